@@ -99,7 +99,7 @@ class SlaveCore:
         self._is_within_message = False  # the oldest message has begun,
         self._joint = 1  # ... and so many of the oldest are joined together, slice by slice
         self._joint_max = joint_max
-        self._cleans_at_s = math.inf  # if nothing comes until then
+        self._idle_s, self._cleans_at_s = IDLE_S, math.inf  # if nothing comes until then
         self._messages: deque[Unjoined | Marked] = deque()
         self._slices: deque[tuple[int, int]] = deque()
         self._changes: deque[Ordered | Staged] = deque()  # to be carried out between two slices
@@ -308,7 +308,7 @@ class SlaveCore:
         if self.busy or self._messages or not (self._rule and self._rule.idle and self._open_groups):
             self._cleans_at_s = math.inf
         elif self._cleans_at_s == math.inf:
-            self._cleans_at_s = now_s + IDLE_S
+            self._cleans_at_s = now_s + self._idle_s
         elif now_s >= self._cleans_at_s:
             return self._take_up_owed()
         return [Rest(0.0 if now_s < self._alert_until_s else self._cleans_at_s - now_s)]

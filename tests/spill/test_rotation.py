@@ -16,7 +16,7 @@ from mpijoin.join.window_join import window_join
 from mpijoin.messages import Columns, Piece, Slot
 from mpijoin.operators.base import Out, Progress, Taken
 from mpijoin.slave.batches import Batches
-from mpijoin.slave.core import IDLE_S, PROBE_BUDGET, SLICE_ROWS
+from mpijoin.slave.core import PROBE_BUDGET, SLICE_ROWS
 from mpijoin.slave.events import (
     Arrived,
     Consume,
@@ -145,34 +145,6 @@ def test_a_group_is_activated_before_it_is_shipped():
     assert core.step(Expired(DONE)) == [Rotate(9)]
     carry, end = core.step(Rotated(False))
     assert (carry.step, carry.group) == ("ship", 9) and isinstance(end, EndMessage)
-
-
-def test_an_idle_slave_that_has_no_room_rests_before_it_looks_again():
-    core = core_at_rest()
-    core.step(arrived(4))
-    core.step(Rotated(False))
-    core.step(Diverted((0,), open_groups=1))
-    assert core.step(Ticked(0.0)) == [Rest(IDLE_S)]
-    assert core.step(Ticked(1.0)) == [Rotate(at_once=True)]
-    assert core.step(Rotated(False, 1, is_blocked=True)) == []
-    assert core.step(Ticked(1.0)) == [Rest(pytest.approx(IDLE_S))]
-    assert core.step(Ticked(1.5)) == [Rotate(at_once=True)]
-
-
-def test_an_idle_slave_activates_group_after_group_until_a_message_comes():
-    core = core_at_rest()
-    core.step(arrived(4))
-    core.step(Rotated(False))
-    core.step(Diverted((0,), open_groups=3))
-    assert core.step(Ticked(0.0)) == [Rest(IDLE_S)]
-    assert core.step(Ticked(IDLE_S)) == [Rotate(at_once=True)]
-    assert core.step(Rotated(False, open_groups=2)) == []
-    assert core.step(Ticked(IDLE_S)) == [Rotate(at_once=True)]
-    core.step(Rotated(False, open_groups=1))
-    core.step(arrived(7))
-    core.step(Rotated(False, open_groups=1))
-    core.step(Diverted((0,), open_groups=2))
-    assert core.step(Ticked(1.0)) == [Rest(pytest.approx(IDLE_S))]
 
 
 def test_an_order_that_came_before_a_message_without_groups_is_carried_out():
