@@ -222,19 +222,13 @@ class GroupState(Protocol):
         The group must not change until `get` has given its tail.
         """
 
-    def install(
-        self,
-        parts: Sequence[np.ndarray],
-        generation: int | None = None,
-        from_disk: bool = False,
-        replica: bool = False,
-    ) -> int:
+    def install(self, parts: Sequence[np.ndarray], generation: int | None = None, replica: bool = False) -> int:
         """Takes over a whole group from the frames of `get`, and returns the group.
 
         Frames of `states_of` may stand anywhere among them but at the end. What they hold is used where it is of use.
 
         generation: the generation of the blocks that the group takes from now on. None: the one that it came with ·
-        from_disk: its tuples count as taken back, and not as moved in · replica: whoever gave it keeps it, too.
+        replica: whoever gave it keeps it, too.
         CodecError, ProtocolError and MemoryBudgetError leave everything as it was.
         """
 

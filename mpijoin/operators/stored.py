@@ -9,6 +9,7 @@ from typing import Iterator, Protocol, Sequence
 import numpy as np
 
 from mpijoin.data.batch import read_only
+from mpijoin.data.room import Room
 from mpijoin.errors import MORE_MEMORY, MemoryBudgetError, ProtocolError
 from mpijoin.operators.base import Filter, GroupInfo, Left, Memory, Out, PlanChange, Progress, Taken, Totals
 from mpijoin.store import transfer
@@ -87,7 +88,7 @@ class TableOperator(ABC):
         per_bucket = (reserve_words(words, SMALL_BYTES).view(np.int32) for _ in range(3))
         self._use(Scratch(**_scratch_of_rows(0), **dict(zip(("incoming", "start", "touched"), per_bucket))))
         self._empty, self._drop_kept = empty_groups.bound(self._table), drop_kept.bound(self._table)
-        self._reader = RowReader(self._table)
+        self._reader, self._frame_memory = RowReader(self._table), Room().take_one
         self._started = np.zeros(partitions, bool)
         # For the ledger: how many tuples of each stream came with groups, and left with them.
         self._moved_in, self._moved_out = np.zeros((2, len(streams)), np.int64)
@@ -160,18 +161,23 @@ class TableOperator(ABC):
     def states_of(self, group: int) -> list[np.ndarray]:
         return []
 
-    def install(
-        self,
-        parts: Sequence[np.ndarray],
-        generation: int | None = None,
-        from_disk: bool = False,
-        replica: bool = False,
-    ) -> int:
+    def install(self, parts: Sequence[np.ndarray], generation: int | None = None, replica: bool = False) -> int:
         group = transfer.install(self._table, parts, self._started, generation)
-        self._started[group] = True
-        came = self._from_disk if from_disk else self._replicas_in if replica else self._moved_in
+        came = self._replicas_in if replica else self._moved_in
         came += transfer.held(self._table, group)
         return group
+
+    def to_disk(self, group: int) -> Iterator[np.ndarray]:
+        """Yields the whole group as frames with a checksum, uint8[n] each, valid until the next one of any group."""
+        self._refuse_probed(group)
+        self._start_one(group)
+        self._refuse_kept(group)
+        return transfer.whole(self._table, group, self._frame_memory)
+
+    def from_disk(self, parts: Sequence[np.ndarray], own: bool) -> None:
+        """Takes back the frames of `to_disk`. own: this operator has made them. It raises what `install` raises."""
+        group = transfer.install(self._table, parts, self._started, own=own)
+        self._from_disk += transfer.held(self._table, group)
 
     def drop(self, group: int, left: Left = Left.MOVED) -> None:
         if not self._started[group]:

@@ -263,15 +263,9 @@ class PlannedJoin(WindowJoin):
             return []
         return [frame for found in holder.states_of(group) for frame in travel.encode(self._table, group, found)]
 
-    def install(
-        self,
-        parts: Sequence[np.ndarray],
-        generation: int | None = None,
-        from_disk: bool = False,
-        replica: bool = False,
-    ) -> int:
+    def install(self, parts: Sequence[np.ndarray], generation: int | None = None, replica: bool = False) -> int:
         came, own = travel.split(parts)
-        group = super().install(own, generation, from_disk, replica)
+        group = super().install(own, generation, replica)
         groups = np.array([group])
         is_whole = self._table.groups[group, BUCKETS] == 1 and not self.holds_fresh(group)
         if came and is_whole and self._tree and not self._waits:

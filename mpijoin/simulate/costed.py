@@ -40,14 +40,8 @@ class Costed:
         frames = self._operator.get(group, since, octets_max, checksum)
         return self._charged(frames, sum(frame.nbytes for frame in frames))
 
-    def install(
-        self,
-        parts: Sequence[np.ndarray],
-        generation: int | None = None,
-        from_disk: bool = False,
-        replica: bool = False,
-    ) -> int:
-        group = self._operator.install(parts, generation, from_disk, replica)
+    def install(self, parts: Sequence[np.ndarray], generation: int | None = None, replica: bool = False) -> int:
+        group = self._operator.install(parts, generation, replica)
         return self._charged(group, sum(part.nbytes for part in parts))
 
     def deal(self, group: int, stream: int, deal: int, part: int) -> None:

@@ -65,7 +65,7 @@ class ModelledJoin:
         self._shape = shape
         self.tally = JoinTally()
         self._moved_in, self._moved_out, self._expired, self._joined = np.zeros((4, len(shape.windows)), np.int64)
-        self._spilled, self._taken_back, self._discarded = np.zeros((3, len(shape.windows)), np.int64)
+        self._spilled, self._discarded = np.zeros((2, len(shape.windows)), np.int64)
         self._replicas_in, self._replicas_out = np.zeros((2, len(shape.windows)), np.int64)
         self._groups = Groups(shape.partitions, shape.theta, matches)
         self._tuple_bytes = np.array(shape.tuple_bytes)
@@ -231,13 +231,7 @@ class ModelledJoin:
         newest, snapshot = content_of(frames[-1])
         return newest, snapshot is not None
 
-    def install(
-        self,
-        parts: Sequence[np.ndarray],
-        generation: int | None = None,
-        from_disk: bool = False,
-        replica: bool = False,
-    ) -> int:
+    def install(self, parts: Sequence[np.ndarray], generation: int | None = None, replica: bool = False) -> int:
         snapshot: Snapshot = content_of(parts[-1])[1]
         group, octets = snapshot.group, int(snapshot.kept.counts.sum(axis=1) @ self._tuple_bytes)
         row = self._groups.row(group)
@@ -249,7 +243,7 @@ class ModelledJoin:
             )
         # This may make room, and the arrays of the groups are others then.
         row = take_in(self._groups, snapshot)
-        came = self._taken_back if from_disk else self._replicas_in if replica else self._moved_in
+        came = self._replicas_in if replica else self._moved_in
         came += self._groups.windows.live[:, row]
         self._tuples_bytes += octets
         return group
@@ -388,7 +382,7 @@ class ModelledJoin:
             blocks=self._held_bytes // self._shape.block_bytes,
             blocks_max=self._held_bytes_max // self._shape.block_bytes,
             spilled=tuple(self._spilled.tolist()),
-            taken_back=tuple(self._taken_back.tolist()),
+            taken_back=(0,) * len(self._spilled),
         )
 
     def out_of_memory(self, advice: str = MORE_MEMORY) -> MemoryBudgetError:

@@ -48,13 +48,17 @@ class Batches:
         return np.array(counts, np.int64).reshape(-1, len(self.slot.watermarks)).sum(axis=0)
 
     def take_out(self, at: int) -> list[Piece]:
-        """Takes out the rows of the group at place `at`, and forgets the group."""
-        taken = self.rows_of(at)
+        """Takes out a copy of the rows of the group at place `at`, and forgets the group."""
+        taken = [
+            piece._replace(columns=tuple(Columns(own.tuples.copy(), own.blob.copy()) for own in piece.columns))
+            for piece in self.rows_of(at)
+        ]
         self.forget([at])
         return taken
 
     def rows_of(self, at: int) -> list[Piece]:
-        """Copies the rows of the group at place `at`, but not those that are inserted already."""
+        """Returns the rows of the group at place `at`, but not those that are inserted already. They lie in the
+        message where no word of them has to be changed."""
         taken = []
         for piece in self.pieces:
             columns = tuple(_rows_of(part.fresh, *part.bounds[at].tolist()) for part in piece)
@@ -92,10 +96,11 @@ def _part_of(columns: Columns, counts: np.ndarray) -> StreamPart:
 
 
 def _rows_of(fresh: Fresh, low: int, high: int) -> Columns:
-    """Copies rows low:high with their blobs, which lie side by side as the rows do."""
-    tuples = fresh.tuples[low:high].copy()
+    """Returns rows low:high with their blobs, which lie side by side as the rows do."""
+    tuples = fresh.tuples[low:high]
     if len(fresh.blob) == 0 or len(tuples) == 0:
         return Columns(tuples, np.empty(0, np.uint8))
     start, end = int(tuples[0, ADDRESS]), int(tuples[-1, ADDRESS] + tuples[-1, SIZE])
+    tuples = tuples.copy()
     tuples[:, ADDRESS] -= start
-    return Columns(tuples, fresh.blob[start:end].copy())
+    return Columns(tuples, fresh.blob[start:end])

@@ -89,9 +89,7 @@ class SlaveCore:
     ):
         """rule: when to spill, or None if the run fails where memory is short · open_groups: how many groups have
         something on disk already · joint_max: so many messages at most are joined together."""
-        self._slice_rows = slice_rows
-        self._budget = budget
-        self._paced = paced
+        self._slice_rows, self._budget, self._paced = slice_rows, budget, paced
         self._rule = rule
         self._lacking: Spill | None = None  # what has to be spilled before more of the slice can be inserted
         self._tries = 0
@@ -101,7 +99,7 @@ class SlaveCore:
         self._is_within_message = False  # the oldest message has begun,
         self._joint = 1  # ... and so many of the oldest are joined together, slice by slice
         self._joint_max = joint_max
-        self._cleans_at_s = math.inf  # if nothing comes until then
+        self._idle_s, self._cleans_at_s = IDLE_S, math.inf  # if nothing comes until then
         self._messages: deque[Unjoined | Marked] = deque()
         self._slices: deque[tuple[int, int]] = deque()
         self._changes: deque[Ordered | Staged] = deque()  # to be carried out between two slices
@@ -310,10 +308,13 @@ class SlaveCore:
         if self.busy or self._messages or not (self._rule and self._rule.idle and self._open_groups):
             self._cleans_at_s = math.inf
         elif self._cleans_at_s == math.inf:
-            self._cleans_at_s = now_s + IDLE_S
+            self._cleans_at_s = now_s + self._idle_s
         elif now_s >= self._cleans_at_s:
-            return [self._work(CleanUp(), Cleaned)]
+            return self._take_up_owed()
         return [Rest(0.0 if now_s < self._alert_until_s else self._cleans_at_s - now_s)]
+
+    def _take_up_owed(self) -> list[Action]:
+        return [self._work(CleanUp(), Cleaned)]
 
     def _try_again(self, now_s: float) -> list[Action]:
         """Memory was too short for the slice while a group changed hands, which has gone on meanwhile."""

@@ -3,11 +3,14 @@
 A message is begun by an activation, if one is due. Then the rows of groups that are on disk are diverted, before the
 message is cut into slices, and again after groups were written to disk. Pending input of a group that was activated is
 joined as the oldest message, which nothing else can come between. A group that is to move is activated first. When the
-input has ended, groups are activated until nothing is pending.
+input has ended, groups are activated until nothing is pending. So they are when no message has come for a while. In
+shorter pauses they are not: the less is pending for a group, the more of its state is read and written for each row. A
+paced run has the time for that, and its results are to come soon, so every pause is used.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Iterator
 
@@ -15,7 +18,7 @@ import numpy as np
 
 from mpijoin.moving import steps
 from mpijoin.operators.base import Progress
-from mpijoin.slave.core import TRIES_MAX, SlaveCore
+from mpijoin.slave.core import IDLE_S, TRIES_MAX, SlaveCore
 from mpijoin.slave.events import (
     Action,
     Divert,
@@ -40,6 +43,7 @@ class RotatingCore(SlaveCore):
 
     def __init__(self, paced: bool, rule: SpillRule, open_groups: int = 0):
         super().__init__(paced=paced, rule=rule, open_groups=open_groups)
+        self._idle_s = 0.0 if paced else IDLE_S
         self._begins_message = False  # what is under way comes before the oldest message
         # The slices of the message that waits while pending input is joined, and whether it has begun.
         self._interrupted: tuple[deque[tuple[int, int]], bool] | None = None
@@ -208,10 +212,14 @@ class RotatingCore(SlaveCore):
             return super()._ticked(now_s)
         if self._blocked:  # It looks again when a group has changed hands, or after a while.
             self._blocked.clear()
+            self._cleans_at_s = math.inf
             return super()._ticked(now_s)
         if self._to_activate() is not None:
             return self._go_on()
-        return self._rotate(at_once=True) if self._open_groups else super()._ticked(now_s)
+        return super()._ticked(now_s)
+
+    def _take_up_owed(self) -> list[Action]:
+        return self._rotate(at_once=True)
 
 
 def new_core(paced: bool, rule: SpillRule | None, open_groups: int, producers: int) -> SlaveCore:

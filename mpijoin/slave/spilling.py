@@ -27,8 +27,9 @@ def spill_rule(job: Job, spiller: AnySpiller | None) -> SpillRule | None:
     if spiller is None:
         return None
     memory = job.memory
-    rotates, idle = memory.spill == ROTATE, memory.cleanup == WHEN_IDLE
-    return SpillRule(memory.threshold, memory.share, memory.rank, spiller.page_bytes, idle and not rotates, rotates)
+    rotates = memory.spill == ROTATE
+    idle = rotates or memory.cleanup == WHEN_IDLE
+    return SpillRule(memory.threshold, memory.share, memory.rank, spiller.page_bytes, idle, rotates)
 
 # What is owed is counted anew after so many seconds, and after so many times what it took the last time.
 COUNT_S, COUNT_REST = 1.0, 50

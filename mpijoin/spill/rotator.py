@@ -10,26 +10,24 @@ rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Collection, NamedTuple, Sequence
+from typing import Collection, NamedTuple
 
 import numpy as np
 
 from mpijoin.config.job import ROTATE
 from mpijoin.data.codec import ALIGNMENT, decode, encode
 from mpijoin.data.room import Room
-from mpijoin.messages import KINDS, Columns, Piece, Slot, message_of
+from mpijoin.messages import KINDS, Slot
 from mpijoin.operators.base import Left, Out
 from mpijoin.operators.stored import TableOperator
 from mpijoin.records import SpillFigures
 from mpijoin.spill.generations import Part
+from mpijoin.spill.pending import PendingInput
 from mpijoin.spill.rotation import Rotation
 from mpijoin.spill.runs import Reading, Run, Runs
 from mpijoin.store.shipment import meta_of
-from mpijoin.store.state import ADDRESS
 
 INACTIVE_KIND = 28  # This is the kind of frames after those of messages.
-# So much of a group's state is read out at once.
-PORTION_BYTES = 4 << 20
 # Pending input is joined in parts of about so many bytes, but no more than this share of the memory: nothing expires
 # before a part is joined.
 INPUT_BYTES = 1 << 20
@@ -39,14 +37,16 @@ INPUT_SHARE = 1 / 16
 @dataclass
 class Inactive:
     """A group on disk. rows: int64[streams], those of its state · octets: the memory that its state takes · number:
-    no other group that was ever on this disk has it, nor the number after it · reached: the newest input, if it has no
-    rows, so that only its watermarks count. No checkpoint needs it, because watermarks come again."""
+    no other group that was ever on this disk has it, nor the number after it · is_own: this slave has written the
+    state, so that it need not be checked · reached: the newest input, if it has no rows, so that only its watermarks
+    count. No checkpoint needs it, because watermarks come again."""
 
     state: Run
     pending: Run
     rows: np.ndarray
     octets: int
     number: int
+    is_own: bool
     reached: Slot | None = None
 
 
@@ -78,6 +78,7 @@ class Rotator:
         self._operator, self._runs = operator, runs
         self._rotation = Rotation(gap_s)
         self._room, self._whole = Room(), Room()  # for what is read, and for all frames of a state
+        self._input = PendingInput([stream.tuple_words for stream in operator.streams])
         self._disk: dict[int, Inactive] = {}
         self._aside: dict[int, Inactive] = {}  # They are not here yet.
         self._numbers = 0
@@ -152,27 +153,24 @@ class Rotator:
 
     def _write(self, group: int) -> None:
         info = self._operator.info(np.array([group]))
-        state, since, whole = self._runs.new_run(), 0, False
-        while not whole:
-            frames = self._operator.get(group, since, PORTION_BYTES, True)
-            for frame in frames:
-                state.append(frame)
-            since, whole = self._operator.reached(frames)
+        state = self._runs.new_run()
+        for frame in self._operator.to_disk(group):
+            state.append(frame)
         self._operator.drop(group, Left.SPILLED)
-        self._disk[group] = self._inactive(state, info.tuples[0].copy(), int(info.blocks[0]) * self.page_bytes)
+        self._disk[group] = self._inactive(state, info.tuples[0].copy(), int(info.blocks[0]) * self.page_bytes, True)
         self._rotation.wrote(group)
         self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
 
-    def _inactive(self, state: Run, rows: np.ndarray, octets: int) -> Inactive:
+    def _inactive(self, state: Run, rows: np.ndarray, octets: int, is_own: bool) -> Inactive:
         self._numbers += 2
-        return Inactive(state, self._runs.new_run(), rows, octets, self._numbers)
+        return Inactive(state, self._runs.new_run(), rows, octets, self._numbers, is_own)
 
     def spool(self, slot: Slot) -> None:
         """Takes input of a single group that is on disk, with rows or without."""
         group = int(slot.groups[0])
         own = self._disk[group]
         if slot.pieces:
-            own.pending.append(slot.frame(True))
+            own.pending.append(self._input.frame_of(slot))
             own.reached = None
         elif self._operator.answers_late:
             own.reached = slot
@@ -195,7 +193,8 @@ class Rotator:
         if (work := self._activation) is None:
             return Turn()
         if work.reading is not None:
-            pending = self._next_input(work.reading)
+            octets_max = min(INPUT_BYTES, INPUT_SHARE * self._operator.memory().budget)
+            pending = self._input.next_part(work.reading, octets_max)
             if pending is None:
                 pending, work.own.reached = work.own.reached, None
             if pending is None:
@@ -222,26 +221,9 @@ class Rotator:
             parts[-1][:] = frame
             end += -(-len(frame) // ALIGNMENT) * ALIGNMENT
         with reading.decoding():
-            self._operator.install(parts, from_disk=True)
+            self._operator.from_disk(parts, work.own.is_own)
         state.remove()
         del self._disk[work.group]
-
-    def _next_input(self, reading: Reading) -> Slot | None:
-        """Returns some of the pending input as one slot, with the newest watermarks of it."""
-        slots: list[Slot] = []
-        octets, most = 0, min(INPUT_BYTES, INPUT_SHARE * self._operator.memory().budget)
-        for frame in reading:
-            with reading.decoding():
-                slot = message_of(decode(frame))
-            assert isinstance(slot, Slot)
-            pieces = tuple(Piece(piece.counts.copy(), tuple(map(_copied, piece.columns))) for piece in slot.pieces)
-            slots.append(slot._replace(groups=slot.groups.copy(), pieces=pieces))
-            octets += slot.octets
-            if octets >= most:
-                break
-        if not slots:
-            return None
-        return slots[-1]._replace(pieces=(_together([piece for slot in slots for piece in slot.pieces]),), last=False)
 
     def begin_end(self, groups: Collection[int], out: Out) -> None:
         """All input is joined, so what is on disk can meet nothing."""
@@ -286,7 +268,7 @@ class Rotator:
         decoded = decode(frame)
         if decoded.kind == INACTIVE_KIND:
             rows = decoded.buffers[0].copy()
-            self._aside[group] = self._inactive(self._runs.new_run(), rows, meta_of(decoded, "octets"))
+            self._aside[group] = self._inactive(self._runs.new_run(), rows, meta_of(decoded, "octets"), False)
         elif group not in self._aside:
             return False
         elif decoded.kind == KINDS[Slot]:
@@ -319,22 +301,3 @@ class Rotator:
     def clean_up(self, out: Out, fixed: Collection[int] = ()) -> bool:
         """Nothing is owed that pending input would not find."""
         return False
-
-
-def _copied(columns: Columns) -> Columns:
-    return Columns(columns.tuples.copy(), columns.blob.copy())
-
-
-def _together(pieces: Sequence[Piece]) -> Piece:
-    """Returns the rows of all pieces of one group as one piece, in their order."""
-    columns = tuple(_one(own) for own in zip(*(piece.columns for piece in pieces)))
-    return Piece(np.array([[len(own.tuples)] for own in columns]), columns)
-
-
-def _one(parts: Sequence[Columns]) -> Columns:
-    at = 0
-    for part in parts:
-        if len(part.blob):
-            part.tuples[:, ADDRESS] += at
-            at += len(part.blob)
-    return Columns(np.concatenate([part.tuples for part in parts]), np.concatenate([part.blob for part in parts]))

@@ -29,10 +29,8 @@ from mpijoin.store.state import (
     TUPLE_WORDS,
     StoreState,
 )
-from mpijoin.store.transfer import FRAME_BYTES, INT64, OCTET, octets_of
+from mpijoin.store.transfer import FRAME_BYTES, INT64, OCTET, Memory, octets_of
 from mpijoin.store.transfer_kernels import BLOCK_COLUMNS, PAGE, STREAM, TUPLES, copy_flags
-
-Memory = Callable[[int], np.ndarray]  # returns aligned uint8[n]
 
 
 class Listed(NamedTuple):

@@ -65,7 +65,7 @@ class Tail(NamedTuple):
     order int64[n]: ids of all blocks · carried int64[7 + 2 streams]: the words that `carried` names · fresh
     int64[k * streams]: how many tuples at the end of each chain are fresh, or int64[0] where none are · flags uint8[]:
     the flags of all tuples of streams that have flags, in the order of their blocks; they are here because the flags of
-    sealed blocks change, too · unsealed: the blocks of each stream that are not full.
+    sealed blocks change, too · blocks: those of each stream that are in no frame before: all that are not full.
     """
 
     shapes: np.ndarray
@@ -74,7 +74,7 @@ class Tail(NamedTuple):
     carried: np.ndarray
     fresh: np.ndarray
     flags: np.ndarray
-    unsealed: tuple[Blocks, ...]
+    blocks: tuple[Blocks, ...]
 
 
 class Shipment(NamedTuple):
@@ -115,26 +115,41 @@ def checked(s: StoreState, frames: list[Frame]) -> Shipment:
     group, depth = (meta_of(expect(frames[-1], TAIL_KIND), name) for name in ("group", "depth"))
     if not 0 <= group < len(s.groups):
         raise ProtocolError(f"partition {group} came, wanted one of 0 to {len(s.groups) - 1}")
-    tail, blocks = _tail(s, frames[-1], depth), []
+    tail, blocks = _checked_tail(s, frames[-1], depth), []
     for frame in frames[:-1]:
         if meta_of(frame, "group") != group:
             raise ProtocolError(f"a frame of partition {meta_of(frame, 'group')} came among those of {group}")
         if frame.kind != TAIL_KIND:  # A tail that is not the last frame is out of date.
             blocks.append(_sealed(s, expect(frame, BLOCKS_KIND)))
-    blocks += enumerate(tail.unsealed)
+    blocks += enumerate(tail.blocks)
     wanted, places = _named(s, group, tail, blocks)
     return Shipment(group, depth, tail, blocks, wanted, places)
 
 
-def _tail(s: StoreState, frame: Frame, depth: int) -> Tail:
-    streams, buffers = len(s.layout), frame.buffers
+def unchecked(s: StoreState, frames: list[Frame]) -> Shipment:
+    """Returns what decoded frames hold that are one whole group of this join, and nothing else."""
+    tail = _tail(frames[-1])
+    blocks = [(meta_of(frame, "stream"), Blocks(*frame.buffers)) for frame in frames[:-1]]
+    blocks += enumerate(tail.blocks)
+    ids = np.concatenate([own.ids for _, own in blocks])
+    by_id = np.argsort(ids)
+    wanted = [np.ones(len(own.ids), bool) for _, own in blocks]
+    places = by_id[np.searchsorted(ids, tail.order, sorter=by_id)]
+    group, depth = (meta_of(frames[-1], name) for name in ("group", "depth"))
+    return Shipment(group, depth, tail, blocks, wanted, places)
+
+
+def _tail(frame: Frame) -> Tail:
+    first, others = frame.buffers[: len(TAIL_DTYPES)], iter(frame.buffers[len(TAIL_DTYPES) :])
+    shapes, ends, order, words, fresh, flags = first
+    return Tail(shapes, ends, order, words, fresh, flags, tuple(map(Blocks, *[others] * len(BLOCKS_DTYPES))))
+
+
+def _checked_tail(s: StoreState, frame: Frame, depth: int) -> Tail:
+    streams = len(s.layout)
     check_buffers(frame, TAIL_DTYPES + BLOCKS_DTYPES * streams)
-    unsealed = tuple(
-        Blocks(*buffers[at : at + len(BLOCKS_DTYPES)])
-        for at in range(len(TAIL_DTYPES), len(buffers), len(BLOCKS_DTYPES))
-    )
-    shapes, ends, order, words, fresh, flags = buffers[: len(TAIL_DTYPES)]
-    tail = Tail(shapes, ends, order, words, fresh, flags, unsealed)
+    tail = _tail(frame)
+    ends = tail.ends
     if len(ends) != streams * len(tail.shapes) or len(tail.carried) != len(carried(streams)):
         raise CodecError(f"tail: {len(ends)} chains of {len(tail.shapes)} buckets, {len(tail.carried)} statistics")
     if len(tail.fresh) not in (0, len(ends)) or (tail.fresh < 0).any():
@@ -143,7 +158,7 @@ def _tail(s: StoreState, frame: Frame, depth: int) -> Tail:
         raise ProtocolError(f"tail: {len(tail.shapes)} buckets do not fill a directory of depth {depth} exactly")
     if ends[-1] != len(tail.order) or ends[0] < 0 or (np.diff(ends) < 0).any():
         raise ProtocolError(f"tail: chains end at {ends.tolist()[-4:]}, wanted rising numbers up to {len(tail.order)}")
-    for stream, blocks in enumerate(tail.unsealed):
+    for stream, blocks in enumerate(tail.blocks):
         _check_blocks(s, stream, blocks, 1)
     return tail
 

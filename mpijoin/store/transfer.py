@@ -2,6 +2,7 @@
 
     get      sealed blocks, about 1 MiB a frame ... | tail: unsealed blocks, directory, order of all blocks, watermarks,
              flags (`octets_max` leaves out the newer blocks, and then the tail)
+    whole    the same of a group that goes: its sealed blocks are in the tail, too, if it is not too large
     install  takes the frames of any number of `get`s from one holder, in their order; the tail of the last one counts
 
 A block that is full is *sealed*: its tuples are never written again, so it is shipped once. Blocks fill in any order,
@@ -17,13 +18,13 @@ since = 0. Tags are not shipped. The blob address of a shipped tuple is an index
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from mpijoin.data.codec import decode, reserve, seal
+from mpijoin.data.codec import aligned_empty, decode, reserve, seal
 from mpijoin.errors import MemoryBudgetError, ProtocolError
-from mpijoin.store.shipment import BLOCKS_KIND, TAIL_KIND, Blocks, Shipment, carried, checked, meta_of
+from mpijoin.store.shipment import BLOCKS_KIND, TAIL_KIND, Blocks, Shipment, carried, checked, meta_of, unchecked
 from mpijoin.store.state import (
     BLOCKS,
     BUCKETS,
@@ -66,6 +67,19 @@ INT64, OCTET = np.dtype(np.int64), np.dtype(np.uint8)
 ORDER = 2  # This buffer of a tail has the ids of all blocks.
 # A frame of blocks is cut where it has grown to this size, so that it can be sent within a slot.
 FRAME_BYTES = 1 << 20
+# A group of no more than this goes to a disk as one frame. Each frame, and each buffer in it, costs some calls.
+WHOLE_BYTES = 4 << 20
+
+Memory = Callable[[int], np.ndarray]  # returns aligned uint8[n]
+
+
+class Listing(NamedTuple):
+    """All blocks of a group, as `list_blocks` fills these arrays. sealed: bool per block."""
+
+    shapes: np.ndarray
+    ends: np.ndarray
+    blocks: np.ndarray
+    sealed: np.ndarray
 
 
 def get(
@@ -76,35 +90,57 @@ def get(
     octets_max: about how many bytes of sealed blocks there may be. The oldest come first, and at least one comes. The
     tail comes only if no block is left out · checksum: whether the frames get one, for a disk.
     """
-    streams = len(s.layout)
-    shapes, ends, listed = blocks_in(s, group)
-    sealed = listed[:, TUPLES] == s.layout[listed[:, STREAM], SLOTS]
-    wanted = listed[sealed & (listed[:, ID] > since)]
+    listing = blocks_in(s, group)
+    wanted = listing.blocks[listing.sealed & (listing.blocks[:, ID] > since)]
     taken = wanted if octets_max is None else _oldest(s, wanted, octets_max)
-    frames, newest_id = [], int(taken[:, ID].max(initial=since))
-    for stream in range(streams):
-        for part in cut(s, taken[taken[:, STREAM] == stream]):
-            meta = {"group": int(group), "stream": stream, "newest": newest_id}
-            frames.append(_frame(s, BLOCKS_KIND, meta, (), {stream: part}, checksum))
+    frames = list(_sealed(s, group, taken, int(taken[:, ID].max(initial=since)), checksum))
     if len(taken) < len(wanted):
         return frames
-    unsealed = {stream: listed[~sealed & (listed[:, STREAM] == stream)] for stream in range(streams)}
+    return [*frames, _tail(s, group, listing, listing.blocks[~listing.sealed], checksum)]
+
+
+def whole(s: StoreState, group: int, memory: Memory) -> Iterator[np.ndarray]:
+    """Yields a started group that goes to a disk, as frames with a checksum. memory: for one frame after the other."""
+    listing = blocks_in(s, group)
+    ahead = listing.sealed & (octets_of(s, listing.blocks).sum() > WHOLE_BYTES)
+    sealed = listing.blocks[ahead]
+    yield from _sealed(s, group, sealed, int(sealed[:, ID].max(initial=0)), True, memory)
+    yield _tail(s, group, listing, listing.blocks[~ahead], True, memory)
+
+
+def _sealed(
+    s: StoreState, group: int, listed: np.ndarray, newest_id: int, checksum: bool, memory: Memory = aligned_empty
+) -> Iterator[np.ndarray]:
+    """Yields frames of listed blocks, all of them sealed."""
+    for stream in range(len(s.layout)):
+        for part in cut(s, listed[listed[:, STREAM] == stream]):
+            meta = {"group": int(group), "stream": stream, "newest": newest_id}
+            yield _frame(s, BLOCKS_KIND, meta, (), {stream: part}, checksum, memory)
+
+
+def _tail(
+    s: StoreState, group: int, listing: Listing, own: np.ndarray, checksum: bool, memory: Memory = aligned_empty
+) -> np.ndarray:
+    """Returns the tail of a group. own: the blocks that are in it, listed."""
+    streams, listed = len(s.layout), listing.blocks
     meta = {"group": int(group), "depth": int(s.groups[group, DEPTH]), "newest": int(s.pool[NEXT_BLOCK_ID]) - 1}
-    fresh = np.zeros(len(ends) if s.groups[group, FRESH] != NONE else 0, np.int64)
+    fresh = np.zeros(len(listing.ends) if s.groups[group, FRESH] != NONE else 0, np.int64)
     if len(fresh):
         count_fresh(s, group, fresh)
     flags = np.empty(listed[s.layout[listed[:, STREAM], FLAGS_AT] != 0, TUPLES].sum(), np.uint8)
     copy_flags(s, listed, flags)
-    tail = (shapes, ends, listed[:, ID], s.groups[group, carried(streams)], fresh, flags)
-    return [*frames, _frame(s, TAIL_KIND, meta, tail, unsealed, checksum)]
+    first = (listing.shapes, listing.ends, listed[:, ID], s.groups[group, carried(streams)], fresh, flags)
+    blocks = {stream: own[own[:, STREAM] == stream] for stream in range(streams)}
+    return _frame(s, TAIL_KIND, meta, first, blocks, checksum, memory)
 
 
-def blocks_in(s: StoreState, group: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns `shapes`, `ends` and `listed` of a started group's blocks, as `list_blocks` fills them."""
+def blocks_in(s: StoreState, group: int) -> Listing:
+    """Lists a started group's blocks."""
     shapes = np.empty(s.groups[group, BUCKETS], np.int64)
     ends = np.empty(len(s.layout) * len(shapes), np.int64)
     listed = np.empty((s.groups[group, BLOCKS], BLOCK_COLUMNS), np.int64)
-    return shapes, ends, listed[: list_blocks(s, group, shapes, ends, listed)]
+    listed = listed[: list_blocks(s, group, shapes, ends, listed)]
+    return Listing(shapes, ends, listed, listed[:, TUPLES] == s.layout[listed[:, STREAM], SLOTS])
 
 
 def blocks_of(frame: np.ndarray) -> np.ndarray:
@@ -132,16 +168,21 @@ def held(s: StoreState, group: int) -> np.ndarray:
 
 
 def install(
-    s: StoreState, parts: Sequence[np.ndarray], started: np.ndarray, generation: int | None = None
+    s: StoreState,
+    parts: Sequence[np.ndarray],
+    started: np.ndarray,
+    generation: int | None = None,
+    own: bool = False,
 ) -> int:
-    """Takes over a group from the frames of `get`, and returns its number.
+    """Takes over a group from the frames of `get`, or of `whole`, and returns its number.
 
-    started: bool[partitions], which groups have a directory · generation: as in `GroupState.install`.
+    started: bool[partitions], which groups have a directory, as this one has then · generation: as in
+    `GroupState.install` · own: `whole` has made the frames for this table, so that their checksums are enough.
 
     CodecError: a frame is damaged · ProtocolError: frames do not belong together, lack a block, or bring a group that
     is held here · MemoryBudgetError: memory is short. After any of these nothing has changed.
     """
-    shipment = checked(s, [decode(part) for part in parts])
+    shipment = (unchecked if own else checked)(s, [decode(part) for part in parts])
     group, tail = shipment.group, shipment.tail
     is_empty = not held(s, group).any() and s.groups[group, FRESH] == s.groups[group, KEPT] == NONE
     if started[group] and not is_empty:
@@ -156,13 +197,14 @@ def install(
         s.groups[group, GENERATION] = generation
     pages = [np.full(len(blocks.ids), NONE) for _, blocks in shipment.blocks]
     with np.errstate(over="ignore"):
-        for (stream, blocks), wanted, own in zip(shipment.blocks, shipment.wanted, pages):
-            place_blocks(s, group, stream, blocks.counts, blocks.tuples, blocks.blob, wanted, own)
+        for (stream, blocks), wanted, into in zip(shipment.blocks, shipment.wanted, pages):
+            place_blocks(s, group, stream, blocks.counts, blocks.tuples, blocks.blob, wanted, into)
     in_order = np.concatenate(pages)[shipment.places]
     place_flags(s, in_order, tail.flags)
     link_group(s, group, tail.shapes, tail.ends, in_order)
     if len(tail.fresh):
         mark_fresh_tuples(s, group, tail.fresh)
+    started[group] = True
     return group
 
 
@@ -192,6 +234,7 @@ def _frame(
     first: Sequence[np.ndarray],
     blocks: Mapping[int, np.ndarray],
     checksum: bool,
+    memory: Memory,
 ) -> np.ndarray:
     """Returns a frame of the buffers `first`, followed by the `Blocks` of each stream.
 
@@ -201,7 +244,7 @@ def _frame(
     for stream, listed in blocks.items():
         each, shape = (len(listed),), (int(listed[:, TUPLES].sum()), int(s.layout[stream, TUPLE_WORDS]))
         wanted += [(INT64, each), (INT64, each), (INT64, shape), (OCTET, (int(listed[:, OCTETS].sum()),))]
-    frame, buffers = reserve(kind, meta, wanted)
+    frame, buffers = reserve(kind, meta, wanted, memory)
     places = iter(buffers)
     for buffer in first:
         next(places)[:] = buffer

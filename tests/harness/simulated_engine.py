@@ -285,10 +285,10 @@ def inner_sizes(made):
         # Watch decides when memory is short.
         return memory(join)._replace(free=-1) if getattr(join, "is_short", False) else memory(join)
 
-    def install_or_not(join, parts, generation=None, from_disk=False, replica=False):
-        if not from_disk and moods.random() < made.refusals:
+    def install_or_not(join, parts, generation=None, replica=False):
+        if moods.random() < made.refusals:
             raise MemoryBudgetError("no room for this group")
-        return install(join, parts, generation, from_disk, replica)
+        return install(join, parts, generation, replica)
 
     with ExitStack() as stack:
 

@@ -47,7 +47,7 @@ from mpijoin.spill.runs import Runs
 from mpijoin.spill.scratch import open_scratch
 from mpijoin.time_events import Rest, Ticked
 
-RULE = SpillRule(0.9, 0.3, "largest", 64, False, rotates=True)
+RULE = SpillRule(0.9, 0.3, "largest", 64, True, rotates=True)
 DONE = Progress.DONE
 STREAMS = ((1, False, 1000), (1, True, 1000))
 
@@ -145,17 +145,6 @@ def test_a_group_is_activated_before_it_is_shipped():
     assert core.step(Expired(DONE)) == [Rotate(9)]
     carry, end = core.step(Rotated(False))
     assert (carry.step, carry.group) == ("ship", 9) and isinstance(end, EndMessage)
-
-
-def test_an_idle_slave_that_has_no_room_rests_before_it_looks_again():
-    core = core_at_rest()
-    core.step(arrived(4))
-    core.step(Rotated(False))
-    core.step(Diverted((0,), open_groups=1))
-    assert core.step(Ticked(1.0)) == [Rotate(at_once=True)]
-    assert core.step(Rotated(False, 1, is_blocked=True)) == []
-    assert core.step(Ticked(1.0)) == [Rest(math.inf)]
-    assert core.step(Ticked(1.5)) == [Rotate(at_once=True)]
 
 
 def test_an_order_that_came_before_a_message_without_groups_is_carried_out():
