@@ -162,7 +162,7 @@ class WindowJoin(TableOperator):
         """Prepares a group that holds no tuple for so many bytes of all streams, because they come in many batches
         before the group can be tuned."""
         self._start(np.array([group]))
-        depth = max(0, octets // self.theta_bytes).bit_length()
+        depth = max(1, octets // self.theta_bytes).bit_length() - 1
         split_for(self._table, group, min(depth, EXPECTED_DEPTH_MAX))
 
 

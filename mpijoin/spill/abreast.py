@@ -88,11 +88,13 @@ class Abreast(Work):
             else:
                 yield from self._probe(groups)
             index += 1
-            yield from self._expire(groups, [one.times[index] for one in courses])
             for one in courses:
                 if index == len(one.classes):
                     self._table.drop(one.group)
             courses = [one for one in courses if index < len(one.classes)]
+            if courses:
+                groups = np.array([one.group for one in courses])
+                yield from self._expire(groups, [one.times[index] for one in courses])
 
     def _insert(self, courses: Sequence[Course], index: int) -> Steps:
         """Inserts the rows of one class of each group, as far as there is room."""
