@@ -54,7 +54,7 @@ class Spiller:
         self._debts: dict[int, Debt] = {}
         self._aside: dict[int, Debt] = {}  # of groups that are not here yet
         self._owed, self._room = Owed(self._windows), Room()
-        self._keeping, self._victims, self._ending = (Leaving(operator) for _ in range(3))
+        self._keeping, self._victims, self._ending = (Leaving(operator.page_bytes) for _ in range(3))
         self._left_bytes = 0
         self._has_ended = False
         self._owing: deque[int] = deque()
@@ -119,9 +119,10 @@ class Spiller:
         self.spills += 1
         others = sorted(set(groups) - set(fixed))
         able = np.array([group for group in others if not self._operator.holds_fresh(group)], np.int64)
-        info = self._operator.info(able)
-        self._keeping.fill(self._operator.kept())
-        self._victims.fill(able[ranked(info, able, ranking, self._seed + self.spills)])
+        info, kept = self._operator.info(able), self._operator.kept()
+        going = ranked(info, able, ranking, self._seed + self.spills)
+        self._victims.fill(able[going], info.blocks[going])
+        self._keeping.fill(kept, self._operator.info(kept).blocks)
         self._left_bytes = octets
 
     def spill_next(self) -> bool:
@@ -190,7 +191,8 @@ class Spiller:
                 self._operator.empty(np.array([group]))
                 self.let_go += tuples
         owing = sorted(set(self._debts) & set(groups))  # Another slave cleans up for a group that has just left.
-        self._ending.fill(np.array(owing, np.int64))
+        ending = np.array(owing, np.int64)
+        self._ending.fill(ending, self._operator.info(ending).blocks)
         self._owing = deque(owing)
 
     def clean_up(self, out: Out, fixed: Collection[int] = ()) -> bool:
