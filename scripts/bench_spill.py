@@ -13,7 +13,8 @@ answer was right.
 Times are by each program's own clock, from before the first file is opened to the answer. "last result" is when the
 last result was found that is not one of a clean-up. Memory is the proportional set size of each rank, sampled all the
 time; a slave may take its limit, 10 % of it, and 150 MB. Before the runs, `dd conv=fdatasync` writes to the disk on
-which scratch is. What all slaves write together in a second of spilling is compared with that.
+which scratch is. What all slaves write together in a second of spilling is compared with that. Groups that rotate are
+read back in the same seconds, so what they read counts as well.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ PLENTY_BYTES = 2 << 30  # no workload needs so much
 LEAST_BYTES = 64 << 10  # that mpijoin takes as a limit
 SAMPLE_S = 0.1
 DD_BYTES = 1 << 30
-FORMS = ("generations", "rotate")
+ROTATE = "rotate"
+FORMS = ("generations", ROTATE)
 MEMORY_FORM = "off"
 OVER_TIME = "over {:.0f} s"
 TOLD = 200  # characters of what a program says when it fails
@@ -278,7 +280,8 @@ def targets(cases: Sequence[Case], disk: float) -> Iterator[Target]:
             yield target(f"{what}: times that in memory", times, TIMES_AT_MOST[case.percent])
         if case.figure("spilled_bytes"):
             slaves = len(case.best["per_slave"])  # They write at the same time.
-            share = case.figure("spilled_bytes") / (case.figure("spill_s") / slaves) / disk
+            moved = case.figure("spilled_bytes") + (case.spill == ROTATE) * case.figure("read_back_bytes")
+            share = moved / (case.figure("spill_s") / slaves) / disk
             yield target(f"{what}: share of what dd writes", share, DISK_SHARE, least=True)
         yield target(f"{what}: seconds over the bound of memory", case.over_s, 0)
         beside = [one.best["wall_s"] for one in others if one.percent == case.percent and one.best]

@@ -35,6 +35,7 @@ def test_targets_are_about_time_the_disk_the_bound_and_the_others():
         case("generations", 50, 1.5, **written),
         case("generations", 5, 4.5),
         case("rotate", 5, 1.0, trouble="exit 3"),
+        case("rotate", 20, 1.0, spilled_bytes=500_000, read_back_bytes=500_000, spill_s=0.01),
         case("", 50, 2.0),
         case("", 5, 3.0),
     ]
@@ -49,6 +50,8 @@ def test_targets_are_about_time_the_disk_the_bound_and_the_others():
         ("5 % generations: seconds over the bound of memory", "MISSED"),
         ("5 % generations: seconds, beside the others' best", "MISSED"),
         ("5 % rotate", "MISSED"),
+        ("20 % rotate: share of what dd writes", "met"),
+        ("20 % rotate: seconds over the bound of memory", "met"),
     ]
 
 
