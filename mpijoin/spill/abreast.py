@@ -23,6 +23,8 @@ from mpijoin.store.state import ADDRESS
 
 # With larger classes the calls do not matter, and the rows of a class are in memory twice.
 SMALL_BYTES = 1 << 20
+# A run stops between clean-ups only, and more bytes at once would be no faster.
+TOGETHER_BYTES = 64 << 20
 
 
 class Course(NamedTuple):
@@ -34,9 +36,9 @@ class Course(NamedTuple):
     peak_bytes: int
 
     @property
-    def is_small(self) -> bool:
-        """Whether it gains from others beside it."""
-        return all(octets_of_class(own) <= SMALL_BYTES for own in self.classes)
+    def octets(self) -> list[int]:
+        """Bytes on disk of each class."""
+        return [octets_of_class(own) for own in self.classes]
 
 
 def course_of(group: int, classes: Sequence[Class], windows: Sequence[int]) -> Course:
@@ -48,14 +50,15 @@ def course_of(group: int, classes: Sequence[Class], windows: Sequence[int]) -> C
 def next_courses(
     owing: deque[int], alone: Container[int], debts: Mapping[int, Debt], table: WindowJoin
 ) -> list[Course]:
-    """Takes the first of the groups that owe, as long as they are small, and fit into the table's memory together.
-    alone: groups that are to have all memory for themselves."""
+    """Takes the first of the groups that owe, as long as they are small, fit into the table's memory together, and have
+    no more than TOGETHER_BYTES. alone: groups that are to have all memory for themselves."""
     courses, windows = list[Course](), [stream.window for stream in table.streams]
-    room_bytes, least_bytes = room_of(table), len(windows) * table.page_bytes
+    room_bytes, least_bytes, left_bytes = room_of(table), len(windows) * table.page_bytes, TOGETHER_BYTES
     while owing and owing[0] not in alone:
         course = course_of(owing[0], debts[owing[0]].classes, windows)
         room_bytes -= course.peak_bytes + least_bytes
-        if not course.is_small or room_bytes < 0:
+        left_bytes -= sum(course.octets)
+        if max(course.octets) > SMALL_BYTES or room_bytes < 0 or left_bytes < 0:
             break
         courses.append(course)
         owing.popleft()

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import mpijoin
+import mpijoin.spill.abreast
 import mpijoin.spill.spiller
 import mpijoin.spill.work
 from mpijoin.spill.abreast import Abreast
@@ -33,6 +34,7 @@ def seen(monkeypatch):
             progress = super().step(out)
             if progress is mpijoin.spill.spiller.Progress.DONE:
                 seen["groups"] += len(self._courses)
+                seen["most bytes"] = max(seen["most bytes"], sum(sum(course.octets) for course in self._courses))
                 seen["without room"] += len(self.joined)
                 seen["joined in part"] += sum(count > 1 for count in self.joined.values())
             return progress
@@ -89,3 +91,9 @@ def test_a_group_that_does_not_fit_beside_the_others_is_next_alone(tmp_path, mon
     for case in CASES:
         check(case, tmp_path)
     assert seen["without room"] > seen["joined in part"] > 0
+
+
+def test_a_run_can_stop_again_after_so_many_bytes(tmp_path, monkeypatch, seen):
+    monkeypatch.setattr(mpijoin.spill.abreast, "TOGETHER_BYTES", most := 150_000)
+    check("two without windows", tmp_path)
+    assert seen["groups"] >= 2 and seen["most bytes"] <= most
