@@ -221,15 +221,16 @@ class Spiller:
         return True
 
     def _next_work(self) -> tuple[list[int], CleanUp | Abreast]:
-        """Spills the next group that owes, for its clean-up. After the input has ended there may be several at once."""
+        """Begins the clean-up of the next group that owes. After the input has ended, all rows are on disk, and several
+        groups may be cleaned up at once."""
         courses = list[Course]()
         if self._has_ended and not self._marks:
             courses = next_courses(self._owing, self._alone, self._debts, self._table)
         groups = [one.group for one in courses] or [self._owing.popleft()]
+        if len(groups) > 1:
+            return groups, Abreast(self._table, courses, self._windows, self._room)
         self._spill(groups)
-        if len(groups) == 1:
-            return groups, self._new_clean_up(groups[0])
-        return groups, Abreast(self._table, courses, self._windows, self._room)
+        return groups, self._new_clean_up(groups[0])
 
     def _settle_all(self, groups: Sequence[int], work: Abreast) -> None:
         """Each of these groups owes nothing any more, or what is left of it comes next."""
