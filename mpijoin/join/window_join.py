@@ -160,7 +160,7 @@ class WindowJoin(TableOperator):
 
     def expect(self, group: int, octets: int) -> None:
         """Prepares a group that holds no tuple for so many bytes of all streams, because they come in many batches
-        before the group can be tuned."""
+        before the group can be tuned. Each mini-partition-group is to have between theta and 2 theta bytes then."""
         self._start(np.array([group]))
         depth = max(1, octets // self.theta_bytes).bit_length() - 1
         split_for(self._table, group, min(depth, EXPECTED_DEPTH_MAX))

@@ -50,11 +50,12 @@ def test_without_pages_to_copy_to_buckets_are_not_merged_until_there_are_some():
 
 
 def test_a_group_is_prepared_for_no_more_than_the_directory_takes():
-    """Whatever is said to come, the splits end at the limits, and no other group's buckets are touched."""
+    """Whatever is said to come, the splits end at the limits, and no other group's buckets are touched. Of what is
+    said, each mini-partition-group gets between theta and 2 theta bytes."""
     table = window_join(8, 1 << 14, 1024, 1000, ((1, False, 1000), (1, False, 1000))).beside(1)
     every = np.arange(8)
     for group in range(8):
         table.expect(group, 1 << 12)
     table.expect(3, 1 << 40)
     info = table.info(every)
-    assert info.buckets[every != 3].tolist() == [8] * 7 and 8 <= info.buckets[3] <= 1 << info.depth[3]
+    assert info.buckets[every != 3].tolist() == [4] * 7 and 4 <= info.buckets[3] <= 1 << info.depth[3]
