@@ -10,8 +10,13 @@ from mpijoin.slave.rule import SpillRule
 from mpijoin.time_events import Rest, Ticked
 
 
-def core_at_rest(paced=False):
-    return RotatingCore(paced, SpillRule(0.9, 0.3, "largest", 64, True, rotates=True))
+def core_with_pending(groups, paced=False):
+    """A core at rest, after input has come for so many groups on disk."""
+    core = RotatingCore(paced, SpillRule(0.9, 0.3, "largest", 64, True, rotates=True))
+    core.step(arrived(4))
+    core.step(Rotated(False))
+    core.step(Diverted((0,), open_groups=groups))
+    return core
 
 
 def arrived(group):
@@ -19,10 +24,7 @@ def arrived(group):
 
 
 def test_an_idle_slave_that_has_no_room_rests_before_it_looks_again():
-    core = core_at_rest()
-    core.step(arrived(4))
-    core.step(Rotated(False))
-    core.step(Diverted((0,), open_groups=1))
+    core = core_with_pending(1)
     assert core.step(Ticked(0.0)) == [Rest(IDLE_S)]
     assert core.step(Ticked(1.0)) == [Rotate(at_once=True)]
     assert core.step(Rotated(False, 1, is_blocked=True)) == []
@@ -31,10 +33,7 @@ def test_an_idle_slave_that_has_no_room_rests_before_it_looks_again():
 
 
 def test_an_idle_slave_activates_group_after_group_until_a_message_comes():
-    core = core_at_rest()
-    core.step(arrived(4))
-    core.step(Rotated(False))
-    core.step(Diverted((0,), open_groups=3))
+    core = core_with_pending(3)
     assert core.step(Ticked(0.0)) == [Rest(IDLE_S)]
     assert core.step(Ticked(IDLE_S)) == [Rotate(at_once=True)]
     assert core.step(Rotated(False, open_groups=2)) == []
@@ -48,9 +47,6 @@ def test_an_idle_slave_activates_group_after_group_until_a_message_comes():
 
 def test_a_paced_run_uses_every_pause():
     """It has the time, and its results are to come soon."""
-    core = core_at_rest(paced=True)
-    core.step(arrived(4))
-    core.step(Rotated(False))
-    core.step(Diverted((0,), open_groups=1))
+    core = core_with_pending(1, paced=True)
     assert core.step(Ticked(1.0)) == [Rest(0.0)]
     assert core.step(Ticked(1.0)) == [Rotate(at_once=True)]
