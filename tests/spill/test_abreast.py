@@ -13,6 +13,7 @@ import mpijoin
 import mpijoin.spill.abreast
 import mpijoin.spill.spiller
 import mpijoin.spill.work
+import mpijoin.store.row_reader
 from mpijoin.spill.abreast import Abreast
 
 ROWS, KEYS, PARTITIONS = 20_000, 2000, 24
@@ -40,6 +41,9 @@ def seen(monkeypatch):
             return progress
 
     monkeypatch.setattr(mpijoin.spill.spiller, "Abreast", Watched)
+    # Several frames are read at once, and several batches of them written for one spill.
+    monkeypatch.setattr(mpijoin.spill.work, "PIECE_BYTES", 30_000)
+    monkeypatch.setattr(mpijoin.store.row_reader, "FRAME_BYTES", 8000)
     return seen
 
 
@@ -48,7 +52,7 @@ def stream(seed, window, has_text):
     times = np.sort(chance.integers(0, 3000, ROWS))
     columns = {"ts": pa.array(times), "key": pa.array(chance.integers(0, KEYS, ROWS))}
     if has_text:
-        columns["text"] = pa.array(["x" * int(size) for size in chance.integers(0, 40, ROWS)])
+        columns["text"] = pa.array([str(row) * count for row, count in enumerate(chance.integers(0, 9, ROWS))])
     return {"table": pa.table(columns), "time": "ts", "time_unit": "us", "key": "key", "window": window}
 
 
@@ -78,8 +82,7 @@ def check(case, folder):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_groups_side_by_side_find_what_each_of_them_owes(tmp_path, monkeypatch, seen, case):
-    monkeypatch.setattr(mpijoin.spill.work, "PIECE_BYTES", 5000)
+def test_groups_side_by_side_find_what_each_of_them_owes(tmp_path, seen, case):
     check(case, tmp_path)
     assert seen["groups"] >= 2
 
@@ -87,7 +90,6 @@ def test_groups_side_by_side_find_what_each_of_them_owes(tmp_path, monkeypatch, 
 def test_a_group_that_does_not_fit_beside_the_others_is_next_alone(tmp_path, monkeypatch, seen):
     """Rows in memory take so many times their bytes on disk. With too small a number, too many groups are taken."""
     monkeypatch.setattr(mpijoin.spill.work, "SPREAD", 0.2)
-    monkeypatch.setattr(mpijoin.spill.work, "PIECE_BYTES", 5000)
     for case in CASES:
         check(case, tmp_path)
     assert seen["without room"] > seen["joined in part"] > 0
