@@ -78,6 +78,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"meta holds {value!r}: wanted int, float, str, bool, None or a list of them")
 
 
+_NO_META = b"{}"
 _META_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
 
 
@@ -153,7 +154,7 @@ def reserve(
 
 def lay_out(kind: int, meta: Mapping[str, Any], buffers: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> Layout:
     """Makes what comes before a frame's buffers, and says where these lie. Arguments are those of `reserve`."""
-    meta_bytes = _META_ENCODER.encode(meta).encode() if meta else b"{}"
+    meta_bytes = _META_ENCODER.encode(meta).encode() if meta else _NO_META
     position = _PREFIX_BYTES + _ENTRY.size * len(buffers) + len(meta_bytes)
     table, places = [], []
     for dtype, shape in buffers:
@@ -164,6 +165,43 @@ def lay_out(kind: int, meta: Mapping[str, Any], buffers: Sequence[tuple[np.dtype
         table.append(_ENTRY.pack(_CODES[dtype], len(shape), 0, columns, shape[0], offset, size_bytes))
     prefix = _PREFIX.pack(MAGIC, VERSION, 0, kind, len(buffers), len(meta_bytes), position)
     return Layout(b"".join((prefix, bytes(_CHECKSUM.size), *table, meta_bytes)), places)
+
+
+class Mould:
+    """Makes the headers of frames that are alike but for the lengths of all buffers behind the first one.
+
+    A frame of a few KB is made sooner than its layout by `lay_out`.
+
+    >>> mould = Mould(7, (np.dtype("<i8"), (2, 3)), [np.dtype("<i8"), np.dtype("<u1")])
+    >>> header, offsets, octets = mould.header((10, 5))
+    >>> len(header), offsets, octets
+    (192, [256, 384], 389)
+    """
+
+    def __init__(self, kind: int, first: tuple[np.dtype, tuple[int, ...]], others: Sequence[np.dtype]):
+        """first: dtype and shape of the first buffer · others: dtypes of the others, which have one dimension."""
+        header, (place,) = lay_out(kind, {}, [first])
+        count = 1 + len(others)
+        octets = _PREFIX_BYTES + _ENTRY.size * count + len(_NO_META)
+        self.head_bytes = _align(octets)  # where the first buffer begins
+        self._end = self.head_bytes + place.end - place.offset
+        entries = _ENTRY.format[1:] * count
+        self._header = struct.Struct(f"{_PREFIX.format}I{entries}{len(_NO_META)}s{self.head_bytes - octets}x")
+        self._prefix = MAGIC, VERSION, 0, kind, count, len(_NO_META)
+        code, dimensions, _, columns, rows, _, size_bytes = _ENTRY.unpack_from(header, _PREFIX_BYTES)
+        self._first = 0, code, dimensions, 0, columns, rows, self.head_bytes, size_bytes  # after an empty checksum
+        self._others = [(_CODES[dtype], dtype.itemsize) for dtype in others]
+
+    def header(self, lengths: Sequence[int]) -> tuple[bytes, list[int], int]:
+        """Returns what comes before the first buffer, where the others begin, and the bytes of the frame. lengths: of
+        the others."""
+        end, offsets, fields = self._end, [], list[int]()
+        for (code, item_bytes), length in zip(self._others, lengths):
+            offset, size_bytes = _align(end), item_bytes * length
+            fields += code, 1, 0, 1, length, offset, size_bytes
+            offsets.append(offset)
+            end = offset + size_bytes
+        return self._header.pack(*self._prefix, end, *self._first, *fields, _NO_META), offsets, end
 
 
 def begin(

@@ -279,7 +279,7 @@ def _spill(use: Use) -> None:
     owed = Owed((FOREVER, FOREVER))
     for batch in operator.rows(groups):
         owed.add(batch)
-        for stream, own in enumerate(rows_of(batch.frames[0].data, operator.streams).fresh):
+        for stream, own in enumerate(rows_of(next(batch.frames).data, operator.streams).fresh):
             half = Fresh(between(own.tuples, 0, PLACES // 2), own.blob)
             clean.insert(groups, stream, half, np.array([[0, len(half.tuples)]]))
     owed.count({0: -1})

@@ -52,17 +52,16 @@ class Generation:
     def append(self, frame: RowsFrame) -> None:
         """Writes rows that belong to it."""
         self.run.append(frame.data)
-        self._note(frame)
+        self._note(frame.spans.tolist())
 
-    def take(self, frame: RowsFrame, place: Stretch) -> list[Rows]:
-        """Adds rows that belong to it and were written there. Returns what they are, by stream."""
-        self.run.take(place, len(frame.data))
-        return self._note(frame)
+    def take(self, spans: Sequence[Sequence[int]], octets: int, place: Stretch) -> None:
+        """Adds rows that belong to it, which were written there in so many bytes. spans: as of their frame."""
+        self.run.take(place, octets)
+        self._note(spans)
 
-    def _note(self, frame: RowsFrame) -> list[Rows]:
-        came = [Rows(*span) for span in frame.spans.tolist()]
-        self.rows = [own.with_more(more) if more.tuples else own for own, more in zip(self.rows, came)]
-        return came
+    def _note(self, spans: Sequence[Sequence[int]]) -> None:
+        came = map(Rows._make, spans)
+        self.rows = [own.with_more(more) if own.tuples else more for own, more in zip(self.rows, came)]
 
 
 def new_generation(number: int, streams: int, packs: Packs) -> Generation:
@@ -97,15 +96,17 @@ class Debt:
         others = [[one] for one in self.generations if one.number > self.merged]
         return [merged, *others] if merged else others
 
-    def add(self, frame: RowsFrame, place: Stretch, packs: Packs) -> None:
-        """Takes rows of the newest generation, or of a new one, that were written there."""
-        if not self.generations or self.generations[-1].number != frame.generation:
-            self.generations.append(new_generation(frame.generation, len(self._windows), packs))
-        self.octets += len(frame.data)
-        for stream, came in enumerate(self.generations[-1].take(frame, place)):
-            if came.tuples:
+    def add(self, number: int, spans: Sequence[Sequence[int]], octets: int, place: Stretch, packs: Packs) -> None:
+        """Takes rows of the newest generation, or of a new one, which has this number. They were written there in so
+        many bytes. spans: as of their frame."""
+        if not self.generations or self.generations[-1].number != number:
+            self.generations.append(new_generation(number, len(self._windows), packs))
+        self.octets += octets
+        self.generations[-1].take(spans, octets, place)
+        for stream, (tuples, _, last) in enumerate(spans):
+            if tuples:
                 latest = self._latest[stream]
-                self._latest[stream] = came.latest if latest is None else max(latest, came.latest)
+                self._latest[stream] = last if latest is None else max(latest, last)
         self.is_paid = False
 
     def frames(self, skip: int = 0) -> Iterator[np.ndarray]:
@@ -133,10 +134,8 @@ class Debt:
             TIME_MIN_VALUE if latest is None else max(TIME_MIN_VALUE + 1, waits_until(latest, window))
             for latest, window in zip(self._latest, self._windows)
         ]
-        return [
-            max((own for other, own in enumerate(reach) if other != stream), default=TIME_MIN_VALUE)
-            for stream in range(len(reach))
-        ]
+        *_, second, most = sorted([TIME_MIN_VALUE, *reach])
+        return [second if own == most else most for own in reach]
 
     def merge(self) -> None:
         """Notes that nothing is owed among the generations any more."""

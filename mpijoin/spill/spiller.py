@@ -166,11 +166,11 @@ class Spiller:
     def _write(self, batches: Iterable[RowsBatch]) -> None:
         """Writes rows that are in memory now to their generations on disk."""
         for batch in batches:
-            sizes = [len(frame.data) for frame in batch.frames]
-            for frame, place in zip(batch.frames, self._packs.append(batch.data, batch.starts.tolist(), sizes)):
-                if frame.group not in self._debts:
-                    self._debts[frame.group] = Debt(self._windows)
-                self._debts[frame.group].add(frame, place, self._packs)
+            places = self._packs.append(batch.data, batch.starts, batch.sizes)
+            for (group, number), spans, size, place in zip(batch.names.tolist(), batch.spans, batch.sizes, places):
+                if group not in self._debts:
+                    self._debts[group] = Debt(self._windows)
+                self._debts[group].add(number, spans, size, place, self._packs)
             self._owed.add(batch)
         self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
 
@@ -353,7 +353,7 @@ class Spiller:
         else:
             rows = rows_of(frame, self._operator.streams)
             (place,) = self._packs.append(frame, [0], [len(frame)])
-            debt.add(rows, place, self._packs)
+            debt.add(rows.generation, rows.spans.tolist(), len(frame), place, self._packs)
             self._owed.add(RowsBatch.of(rows))
             self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
         return True

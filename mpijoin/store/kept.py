@@ -6,7 +6,7 @@ Such a block is in no chain, so no probe sees it. It hangs on its group's list u
 from __future__ import annotations
 
 from mpijoin.compiled import kernel, part
-from mpijoin.store.blocks import return_block
+from mpijoin.store.blocks import generation_of, return_block
 from mpijoin.store.state import (
     COUNT,
     GROUP_STREAM_WORDS,
@@ -40,17 +40,17 @@ def keep_block(s, group, stream, page):
 
 
 @kernel
-def list_kept(s, groups, listed, ends):
-    """Lists the kept blocks of groups, as `list_blocks` lists others. ends: int64[m], where in `listed` the blocks of
-    each group end."""
+def list_kept(s, groups, listed, names):
+    """Lists the kept blocks of groups, as `list_rows` lists others."""
     found = 0
     for index in range(len(groups)):
         page = s.groups[groups[index], KEPT]
         while page != NONE:
             list_block(s, s.heads[page, OWNER] % STREAMS_MAX, page, listed[found])
+            names[found, 0], names[found, 1] = groups[index], generation_of(s.heads[page, OWNER])
             found += 1
             page = s.heads[page, NEXT]
-        ends[index] = found
+    return found
 
 
 @kernel

@@ -6,7 +6,7 @@ import numpy as np
 
 from mpijoin.compiled import kernel, part
 from mpijoin.partitioning.hashing import hash64
-from mpijoin.store.blocks import copy_blob, slot_id
+from mpijoin.store.blocks import copy_blob, flags_of, slot_id
 from mpijoin.store.directory import prefix_of
 from mpijoin.store.state import (
     ADDRESS,
@@ -14,12 +14,17 @@ from mpijoin.store.state import (
     DEPTH,
     DIRECTORY,
     FIRST,
+    FLAGS_AT,
     FRESH_PAGE,
     FRESH_SLOT,
+    GENERATION,
     HAS_BLOB,
     KEY,
+    MATCHED,
+    MATCHED_ROW,
     NEXT,
     NONE,
+    ROW,
     SIZE,
     STREAM_WORDS,
     TIME,
@@ -39,14 +44,16 @@ LOTS = 1 << 16
 
 
 @kernel
-def list_rows(s, groups, listed, ends):
+def list_rows(s, groups, listed, names):
     """Lists the blocks of groups as `list_blocks` does, but one stream after the other, and without fresh tuples.
-
-    ends: int64[m], where in `listed` the blocks of each group end.
-    """
-    found = 0
+    Returns how many there are. names: int64[n, 2], the group and the generation of each block."""
+    found = np.int64(0)
     for index in range(len(groups)):
-        found = ends[index] = list_rows_of_group(s, groups[index], listed, found)
+        group, first = groups[index], found
+        found = list_rows_of_group(s, group, listed, first)
+        for i in range(first, found):
+            names[i, 0], names[i, 1] = group, s.groups[group, GENERATION]
+    return found
 
 
 @part
@@ -96,40 +103,81 @@ def times_of_first(s, stream, page, count):
 
 
 @kernel
-def count_rows(s, listed, ends, heads):
-    """Fills heads int64[frames, streams, 4]: how many rows of each stream the listed blocks of each frame have, the
-    smallest and the largest of their times, and the bytes of their blobs. ends: where in `listed` each frame ends."""
-    first = 0
-    for frame in range(len(ends)):
-        for stream in range(len(s.layout)):
-            heads[frame, stream, ROWS] = heads[frame, stream, BLOB_OCTETS] = 0
-            heads[frame, stream, EARLIEST] = TIME_MAX_VALUE
-            heads[frame, stream, LATEST] = TIME_MIN_VALUE
-        for i in range(first, ends[frame]):
-            of = heads[frame, listed[i, STREAM]]
-            earliest, latest = times_of_first(s, listed[i, STREAM], listed[i, PAGE], listed[i, TUPLES])
-            of[BLOB_OCTETS] += listed[i, OCTETS]
-            of[ROWS] += listed[i, TUPLES]
-            of[EARLIEST] = min(of[EARLIEST], earliest)
-            of[LATEST] = max(of[LATEST], latest)
-        first = ends[frame]
+def cut_rows(s, listed, names, frame_bytes, ends, heads):
+    """Cuts listed blocks into frames, each of one group and generation and of about `frame_bytes` at most. Returns how
+    many there are.
+
+    names: int64[n, 2], of each block · ends: int64[n], where in `listed` each frame ends · heads: int64[n, streams, 4],
+    how many rows of each stream a frame has, the smallest and the largest of their times, and the bytes of their blobs.
+    """
+    frame, octets = np.int64(-1), np.int64(0)
+    for i in range(len(listed)):
+        stream, before = listed[i, STREAM], octets
+        own = listed[i, TUPLES] * 8 * s.layout[stream, TUPLE_WORDS] + listed[i, OCTETS]
+        is_new = i == 0 or names[i, 0] != names[i - 1, 0] or names[i, 1] != names[i - 1, 1]
+        octets = own if is_new else octets + own
+        if is_new or octets // frame_bytes != before // frame_bytes:
+            frame += 1
+            begin_head(heads[frame])
+        earliest, latest = times_of_first(s, stream, listed[i, PAGE], listed[i, TUPLES])
+        of = heads[frame, stream]
+        of[ROWS] += listed[i, TUPLES]
+        of[EARLIEST] = min(of[EARLIEST], earliest)
+        of[LATEST] = max(of[LATEST], latest)
+        of[BLOB_OCTETS] += listed[i, OCTETS]
+        ends[frame] = i + 1
+    return frame + 1
+
+
+@part
+def begin_head(head):
+    """Says that a frame has no rows."""
+    for stream in range(len(head)):
+        head[stream, ROWS] = head[stream, BLOB_OCTETS] = 0
+        head[stream, EARLIEST] = TIME_MAX_VALUE
+        head[stream, LATEST] = TIME_MIN_VALUE
 
 
 @kernel
-def copy_rows(s, listed, ends, places, words, blob):
-    """Copies the tuples and blobs of listed blocks into frames. ends: where in `listed` each frame ends · places:
-    int64[frames, 2], where in `words` its tuples begin, and where in `blob` its blobs · words, blob: the same memory.
+def copy_rows(s, listed, ends, names, heads, places, words, blob):
+    """Fills frames with what they say and with the tuples and blobs of listed blocks. Tuples that were matched are
+    marked. Gaps between these parts are zeros.
+
+    ends: where in `listed` each frame ends · names: int64[frames, 2] · heads: of each frame · places: int64[frames, 3],
+    where in `words` what a frame says begins, where its tuples do, and where in `blob` its blobs do · words, blob: the
+    same memory.
     """
-    first = 0
+    first = np.int64(0)
     for frame in range(len(ends)):
-        copy_rows_of_frame(s, listed[first : ends[frame]], places[frame, 0], places[frame, 1], words, blob)
+        head, tuples, blobs = places[frame, 0], places[frame, 1], places[frame, 2]
+        end = copy_head(names[frame], heads[frame], head, words)
+        fill(words, end, tuples)
+        end = copy_rows_of_frame(s, listed[first : ends[frame]], tuples, blobs, words, blob)
+        fill(words, end, blobs // 8)
         first = ends[frame]
 
 
 @part
+def copy_head(name, head, at, words):
+    """Writes what a frame says, and returns the place behind it."""
+    for column in range(HEAD_COLUMNS):
+        words[at + column] = name[column] if column < 2 else 0
+    for stream in range(len(head)):
+        for column in range(HEAD_COLUMNS):
+            words[at + (1 + stream) * HEAD_COLUMNS + column] = head[stream, column]
+    return at + (1 + len(head)) * HEAD_COLUMNS
+
+
+@part
+def fill(words, first, stop):
+    for at in range(first, stop):
+        words[at] = 0
+
+
+@part
 def copy_rows_of_frame(s, listed, place, end, words, blob):
-    """Copies listed blocks, which lie one stream after the other. The copies of tuples point to the copied blobs,
-    counted from the first one of their stream."""
+    """Copies listed blocks, which lie one stream after the other, and returns the place behind their tuples. The copies
+    of tuples point to the copied blobs, counted from the first one of their stream."""
     first, before = np.int64(0), np.int64(NONE)
     for i in range(len(listed)):
         stream = listed[i, STREAM]
@@ -145,7 +193,13 @@ def copy_rows_of_frame(s, listed, place, end, words, blob):
                 copy_blob(s, words[at + ADDRESS], words[at + SIZE], blob, end)
                 words[at + ADDRESS] = end - first
                 end += words[at + SIZE]
+        if s.layout[stream, FLAGS_AT]:
+            flags = flags_of(s, stream, listed[i, PAGE])
+            for row in range(listed[i, TUPLES]):
+                if s.octets[flags + row] & MATCHED:
+                    words[place + row * width + ROW] |= MATCHED_ROW
         place += count
+    return place
 
 
 @kernel

@@ -6,42 +6,19 @@ its rows. So many groups are listed, counted and copied at once, into one piece 
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Callable, Iterator, NamedTuple
+from typing import Callable, Iterator
 
 import numpy as np
 
 from mpijoin.data.batch import read_only
-from mpijoin.data.codec import ALIGNMENT, aligned_empty, begin, lay_out, seal
+from mpijoin.data.codec import ALIGNMENT, Mould, aligned_empty, seal
 from mpijoin.data.room import Room
-from mpijoin.store.blocks import generation_of
 from mpijoin.store.kept import list_kept
-from mpijoin.store.row_kernels import BLOB_OCTETS, HEAD_COLUMNS, ROWS, copy_rows, count_rows, list_rows
+from mpijoin.store.row_kernels import BLOB_OCTETS, HEAD_COLUMNS, ROWS, copy_rows, cut_rows, list_rows
 from mpijoin.store.rows import ROWS_KIND, RowsBatch, RowsFrame
-from mpijoin.store.state import (
-    BLOCKS,
-    FLAGS_AT,
-    GENERATION,
-    MATCHED,
-    MATCHED_ROW,
-    OWNER,
-    ROW,
-    TUPLE_WORDS,
-    StoreState,
-)
-from mpijoin.store.transfer import FRAME_BYTES, INT64, OCTET, Memory, octets_of
-from mpijoin.store.transfer_kernels import BLOCK_COLUMNS, PAGE, STREAM, TUPLES, copy_flags
-
-
-class Listed(NamedTuple):
-    """Blocks of groups. names: int64[n, 2], the group and the generation of each · blocks: as `list_blocks` lists them.
-    Those of a group and generation lie side by side, one stream after the other."""
-
-    names: np.ndarray
-    blocks: np.ndarray
-
-    def chosen(self, which: np.ndarray | slice) -> Listed:
-        return Listed(self.names[which], self.blocks[which])
+from mpijoin.store.state import BLOCKS, TUPLE_WORDS, StoreState
+from mpijoin.store.transfer import FRAME_BYTES, INT64, OCTET, Memory
+from mpijoin.store.transfer_kernels import BLOCK_COLUMNS, STREAM
 
 
 class RowReader:
@@ -50,97 +27,79 @@ class RowReader:
     def __init__(self, s: StoreState):
         self._s, self._streams = s, len(s.layout)
         self._widths = read_only(s.layout[:, TUPLE_WORDS].copy())
-        self._marked = np.flatnonzero(s.layout[:, FLAGS_AT]).tolist()  # streams whose tuples have flags
+        self._mould = Mould(ROWS_KIND, (INT64, (1 + self._streams, HEAD_COLUMNS)), [INT64, OCTET])
         self._memory = Room().take_one
         self._list, self._list_kept = list_rows.bound(s), list_kept.bound(s)
-        self._count, self._copy, self._copy_flags = count_rows.bound(s), copy_rows.bound(s), copy_flags.bound(s)
+        self._cut, self._copy = cut_rows.bound(s), copy_rows.bound(s)
 
     def of_groups(self, groups: np.ndarray) -> Iterator[RowsBatch]:
         """Yields the rows of started groups, without fresh tuples. Each batch is valid until the next. The groups must
         not change meanwhile."""
-        listed, names = self._listed(groups, self._list)
-        return self._batches(Listed(np.column_stack((names, self._s.groups[names, GENERATION])), listed), self._memory)
+        return self._batches(*self._listed(groups, self._list), self._memory)
 
     def of_group(self, group: int, generation: int | None = None, stream: int | None = None) -> Iterator[RowsFrame]:
         """Yields the rows of a started group, without its fresh tuples. The group must not change meanwhile.
 
         generation: what the frames say, None: the group's own · stream: the only one that is wanted.
         """
-        blocks, _ = self._listed(np.array([group]), self._list)
+        blocks, names = self._listed(np.array([group]), self._list)
         if stream is not None:
-            blocks = blocks[blocks[:, STREAM] == stream]
-        number = int(self._s.groups[group, GENERATION]) if generation is None else generation
-        listed = Listed(np.broadcast_to([group, number], (len(blocks), 2)), blocks)
-        return (frame for batch in self._batches(listed, aligned_empty) for frame in batch.frames)
+            own = blocks[:, STREAM] == stream
+            blocks, names = blocks[own], names[own]
+        if generation is not None:
+            names[:, 1] = generation
+        return (frame for batch in self._batches(blocks, names, aligned_empty) for frame in batch.frames)
 
     def of_kept(self, groups: np.ndarray) -> Iterator[RowsBatch]:
         """Yields the rows of started groups' kept blocks, one generation after the other. Each batch is valid until the
         next."""
-        listed, names = self._listed(groups, self._list_kept)
-        generations = generation_of(self._s.heads[listed[:, PAGE], OWNER])
+        blocks, names = self._listed(groups, self._list_kept)
         # The last of a group's list was kept first.
-        order = np.lexsort((-np.arange(len(listed)), listed[:, STREAM], generations, names))
-        return self._batches(Listed(np.column_stack((names, generations)), listed).chosen(order), self._memory)
+        order = np.lexsort((-np.arange(len(blocks)), blocks[:, STREAM], names[:, 1], names[:, 0]))
+        return self._batches(blocks[order], names[order], self._memory)
 
     def _listed(self, groups: np.ndarray, list_blocks: Callable) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the blocks of groups, and int64[n]: the group of each."""
-        listed = np.empty((self._s.groups[groups, BLOCKS].sum(), BLOCK_COLUMNS), np.int64)
-        ends = np.empty(len(groups), np.int64)
-        list_blocks(read_only(groups), listed, ends)
-        return listed[: ends[-1]], np.repeat(groups, np.diff(ends, prepend=0))
+        """Returns the blocks of groups, and int64[n, 2]: the group and the generation of each. Those of a group and
+        generation lie side by side, and the streams in their order."""
+        most = self._s.groups[groups, BLOCKS].sum()
+        listed, names = np.empty((most, BLOCK_COLUMNS), np.int64), np.empty((most, 2), np.int64)
+        found = list_blocks(read_only(groups), listed, names)
+        return listed[:found], names[:found]
 
-    def _batches(self, listed: Listed, memory: Memory) -> Iterator[RowsBatch]:
+    def _batches(self, blocks: np.ndarray, names: np.ndarray, memory: Memory) -> Iterator[RowsBatch]:
         """Yields frames of about FRAME_BYTES at most, each of one group and generation, and in batches of about as many
         bytes."""
-        if not len(listed.blocks):
+        if not len(blocks):
             return
-        octets = np.cumsum(octets_of(self._s, listed.blocks))
-        is_new = (listed.names[1:] != listed.names[:-1]).any(axis=1)
-        before = np.maximum.accumulate(np.concatenate(([0], np.where(is_new, octets[:-1], 0))))
-        is_cut = np.diff((octets - before) // FRAME_BYTES) != 0
-        ends = np.append(np.flatnonzero(is_new | is_cut) + 1, len(octets))
+        ends, heads = np.empty(len(blocks), np.int64), np.empty((len(blocks), self._streams, HEAD_COLUMNS), np.int64)
+        frames = self._cut(blocks, names, FRAME_BYTES, ends, heads)
+        ends, heads, names = ends[:frames], heads[:frames], names[ends[:frames] - 1]
+        octets = np.cumsum(heads[:, :, ROWS] @ (8 * self._widths) + heads[:, :, BLOB_OCTETS].sum(axis=1))
         low = 0
-        while low < len(ends):
-            start = ends[low - 1] if low else 0
-            most = (octets[start - 1] if start else 0) + FRAME_BYTES
-            high = max(low + 1, int(np.searchsorted(octets[ends - 1], most, side="right")))
-            own = listed.chosen(slice(start, ends[high - 1]))
-            yield self._batch(own, read_only(ends[low:high] - start), memory)
+        while low < frames:
+            start, before = (ends[low - 1], octets[low - 1]) if low else (0, 0)
+            high = max(low + 1, int(np.searchsorted(octets, before + FRAME_BYTES, side="right")))
+            own = slice(low, high)
+            yield self._batch(blocks[start : ends[high - 1]], ends[own] - start, names[own], heads[own], memory)
             low = high
 
-    def _batch(self, listed: Listed, ends: np.ndarray, memory: Memory) -> RowsBatch:
-        """ends: where in `listed` each frame ends."""
-        names, blocks = listed.names[ends - 1], read_only(listed.blocks)
-        heads = np.empty((len(ends), self._streams, HEAD_COLUMNS), np.int64)
-        self._count(blocks, ends, heads)
-        sizes = zip((heads[:, :, ROWS] @ self._widths).tolist(), heads[:, :, BLOB_OCTETS].sum(axis=1).tolist())
-        first = INT64, (1 + self._streams, HEAD_COLUMNS)
-        layouts = [lay_out(ROWS_KIND, {}, [first, (INT64, (words,)), (OCTET, (octets,))]) for words, octets in sizes]
-        starts = np.cumsum([0, *(-(-layout.octets // ALIGNMENT) * ALIGNMENT for layout in layouts)])
-        data = memory(int(starts[-1]))
-        places = starts[:-1, np.newaxis] + [[own.places[1].offset, own.places[2].offset] for own in layouts]
-        places[:, 0] //= INT64.itemsize
-        self._copy(blocks, ends, read_only(places), data.view(np.int64), data)
-        frames = []
-        for at, (layout, start, (group, generation)) in enumerate(zip(layouts, starts.tolist(), names.tolist())):
-            own, (head, words, blob) = begin(layout, partial(_part_of, data, start))
-            head[0] = group, generation, 0, 0
-            head[1:] = heads[at]
-            frame = RowsFrame(own, group, generation, head[1:], words, blob, self._widths)
-            for stream in self._marked:
-                of_frame = blocks[ends[at - 1] if at else 0 : ends[at]]
-                self._mark(frame.fresh[stream].tuples, of_frame[of_frame[:, STREAM] == stream])
-            seal(own)
-            frames.append(frame)
-        words_at = places[:, 0].copy()
-        return RowsBatch(data, starts[:-1], frames, data.view(np.int64), words_at, heads, names, self._widths)
-
-    def _mark(self, tuples: np.ndarray, listed: np.ndarray) -> None:
-        """Marks copies of the tuples of listed blocks that were matched."""
-        flags = np.empty(listed[:, TUPLES].sum(), np.uint8)
-        self._copy_flags(listed, flags)
-        tuples[:, ROW] |= np.where(flags & MATCHED, MATCHED_ROW, 0)
-
-
-def _part_of(data: np.ndarray, start: int, octets: int) -> np.ndarray:
-    return data[start : start + octets]
+    def _batch(
+        self, blocks: np.ndarray, ends: np.ndarray, names: np.ndarray, heads: np.ndarray, memory: Memory
+    ) -> RowsBatch:
+        """ends: where in `blocks` each frame ends · names, heads: of each frame."""
+        words, blobs = heads[:, :, ROWS] @ self._widths, heads[:, :, BLOB_OCTETS].sum(axis=1)
+        headers, starts, sizes, places, start = [], list[int](), list[int](), [], 0
+        for lengths in zip(words.tolist(), blobs.tolist()):
+            header, (words_at, blob_at), size = self._mould.header(lengths)
+            headers.append(header)
+            starts.append(start)
+            sizes.append(size)
+            places.append(((start + len(header)) // 8, (start + words_at) // 8, start + blob_at))
+            start += -(-size // ALIGNMENT) * ALIGNMENT
+        data, at = memory(start), np.array(places)
+        self._copy(blocks, ends, names, heads, at, data.view(np.int64), data)
+        octets = memoryview(data)
+        for header, first, size in zip(headers, starts, sizes):
+            octets[first : first + len(header)] = header
+            seal(data[first : first + size])
+        return RowsBatch(data, starts, sizes, data.view(np.int64), at[:, 1].copy(), heads, names, self._widths)

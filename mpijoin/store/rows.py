@@ -9,7 +9,7 @@ the flag.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -64,14 +64,14 @@ class RowsFrame(NamedTuple):
 class RowsBatch(NamedTuple):
     """Frames of rows, one after the other in one piece of memory.
 
-    data: uint8[n], that memory · starts: int64[m], where in it each frame begins · words: int64[], the memory of all
-    tuples, and words_at: int64[m], where in it those of each frame begin · heads: int64[m, streams, 4], what each frame
-    says · names: int64[m, 2], the group and the generation of each · widths: as of a frame.
+    data: uint8[n], that memory · starts, sizes: where in it each frame begins, and how long it is · words: int64[], the
+    memory of all tuples, and words_at: int64[m], where in it those of each frame begin · heads: int64[m, streams, 4],
+    what each frame says · names: int64[m, 2], the group and the generation of each · widths: as of a frame.
     """
 
     data: np.ndarray
-    starts: np.ndarray
-    frames: list[RowsFrame]
+    starts: list[int]
+    sizes: list[int]
     words: np.ndarray
     words_at: np.ndarray
     heads: np.ndarray
@@ -82,7 +82,20 @@ class RowsBatch(NamedTuple):
     def of(cls, frame: RowsFrame) -> RowsBatch:
         """Returns the frame as a batch."""
         start, names, heads = np.zeros(1, np.int64), np.array([[frame.group, frame.generation]]), frame.head[np.newaxis]
-        return cls(frame.data, start, [frame], frame.words, start, heads, names, frame.widths)
+        return cls(frame.data, [0], [len(frame.data)], frame.words, start, heads, names, frame.widths)
+
+    @property
+    def spans(self) -> list[list[list[int]]]:
+        """Of each frame and stream, how many rows there are, and the smallest and largest of their times."""
+        spans: list[list[list[int]]] = self.heads[:, :, :3].tolist()
+        return spans
+
+    @property
+    def frames(self) -> Iterator[RowsFrame]:
+        """The frames one by one. That takes longer than to look at the arrays."""
+        for start, size in zip(self.starts, self.sizes):
+            data = self.data[start : start + size]
+            yield _frame_of(data, decode(data, trusted=True).buffers, self.widths)
 
 
 def rows_of(data: np.ndarray, streams: Sequence[StreamSpec], own: bool = False) -> RowsFrame:
@@ -98,13 +111,18 @@ def rows_of(data: np.ndarray, streams: Sequence[StreamSpec], own: bool = False) 
     first, words, blob = frame.buffers
     if not own:
         _check_shapes(first, words, blob, len(streams))
-    group, generation, *_ = first[0].tolist()
-    rows = RowsFrame(data, group, generation, first[1:], words, blob, widths)
+    rows = _frame_of(data, frame.buffers, widths)
     if not own:
         _check_sizes(rows)
         for stream, fresh, (_, *times) in zip(streams, rows.fresh, rows.spans.tolist()):
             _check_rows(fresh, stream, *times)
     return rows
+
+
+def _frame_of(data: np.ndarray, buffers: Sequence[np.ndarray], widths: np.ndarray) -> RowsFrame:
+    first, words, blob = buffers
+    group, generation, *_ = first[0].tolist()
+    return RowsFrame(data, group, generation, first[1:], words, blob, widths)
 
 
 def _check_shapes(first: np.ndarray, words: np.ndarray, blob: np.ndarray, streams: int) -> None:

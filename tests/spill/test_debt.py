@@ -1,6 +1,5 @@
 """What a group has on disk: which rows may still meet it, when it is let go of, and where its frames lie."""
 
-import numpy as np
 import pytest
 
 from mpijoin.data.codec import encode
@@ -8,7 +7,7 @@ from mpijoin.spill.generations import Debt
 from mpijoin.spill.packs import Packs
 from mpijoin.spill.runs import Runs
 from mpijoin.spill.scratch import open_scratch
-from mpijoin.store.rows import ROWS_KIND, RowsFrame
+from mpijoin.store.rows import ROWS_KIND
 from mpijoin.store.state import FOREVER, TIME_MAX_VALUE, TIME_MIN_VALUE
 
 NO_ROWS = (0, TIME_MAX_VALUE, TIME_MIN_VALUE)
@@ -28,10 +27,8 @@ def packs(runs):
 def add(debt, packs, generation, *spans):
     """Writes a frame of a generation. spans: of each stream, how many rows, the earliest and the latest time."""
     data = encode(ROWS_KIND, {"generation": generation}, [], checksum=True)
-    head = np.array([(*span, 0) for span in spans])
     (place,) = packs.append(data, [0], [len(data)])
-    frame = RowsFrame(data, 0, generation, head, np.empty(0, np.int64), np.empty(0, np.uint8), np.ones(3))
-    debt.add(frame, place, packs)
+    debt.add(generation, spans, len(data), place, packs)
 
 
 def test_rows_wait_for_what_may_meet_them_and_not_a_moment_longer(packs):

@@ -44,6 +44,14 @@ def test_frames_hold_all_rows_once_and_say_what_they_hold():
         assert read_of(tuples, blob) == {row.row: (row.time, row.key, row.record, row.blob) for row in own}
 
 
+def test_a_frame_is_what_the_codec_makes_of_its_parts_whatever_was_in_its_memory_before():
+    operator = filled()[0].operator
+    (before,) = operator.rows(groups_of(0))
+    before.data[:] = 255
+    (found,) = frames_of(operator.rows(groups_of(0)))
+    assert found.data.tobytes() == encode(ROWS_KIND, {}, decode(found.data).buffers, checksum=True).tobytes()
+
+
 def read_of(tuples, blob):
     return {
         row: (time, key, (record,), blob[at : at + size].tobytes())
