@@ -54,7 +54,6 @@ from mpijoin.store.state import (
     SPLITS,
     THETA,
     WATERMARK,
-    words_of,
 )
 from mpijoin.store.tracks import make_all_old, old_until
 from mpijoin.store.transfer_kernels import drop_group, empty_groups
@@ -253,12 +252,10 @@ class TableOperator(ABC):
 
     def keep_until(self, group: int, times: Sequence[int]) -> None:
         self._start_one(group)
-        # These are the places of `words_of`. A slice is the fastest way to write to them.
-        end = KEEP_UNTIL + GROUP_STREAM_WORDS * len(times)
-        self._table.groups[group, KEEP_UNTIL:end:GROUP_STREAM_WORDS] = times
+        self._table.groups[group, KEEP_UNTIL::GROUP_STREAM_WORDS] = times
 
     def kept(self) -> np.ndarray:
-        if not self._counts(KEPT_TUPLES).any():
+        if not np.count_nonzero(self._counts(KEPT_TUPLES)):
             return np.zeros(0, np.int64)
         return np.flatnonzero(self._started & (self._table.groups[:, KEPT] != NONE))
 
@@ -293,11 +290,14 @@ class TableOperator(ABC):
     def holds_fresh(self, group: int) -> bool:
         return bool(self._started[group]) and int(self._table.groups[group, FRESH]) != NONE
 
+    def hold_fresh(self, groups: np.ndarray) -> np.ndarray:
+        """Returns bool[m]: which of these groups hold tuples that no probe has joined yet."""
+        return np.where(self._started[groups], self._table.groups[groups, FRESH] != NONE, False)
+
     def _refuse_fresh(self, groups: int | np.ndarray) -> None:
         self._refuse_probed(groups)
-        own = np.atleast_1d(groups)
-        self._start(own)
-        for group in own[self._table.groups[own, FRESH] != NONE]:
+        own = self._start(np.atleast_1d(groups))
+        for group in own[self.hold_fresh(own)].tolist():
             raise ProtocolError(f"partition {group} holds fresh tuples: wanted it probed before it is spilled")
 
     def _refuse_probed(self, groups: int | np.ndarray) -> None:
@@ -379,7 +379,8 @@ class TableOperator(ABC):
 
     def _per_stream(self, rows: np.ndarray, first: int) -> np.ndarray:
         """Returns int64[m, n]: one word for each stream, of m rows of `groups`. first: where stream 0 has it."""
-        return rows[:, words_of(first, len(self._table.layout))]
+        words: np.ndarray = rows[:, first::GROUP_STREAM_WORDS]
+        return words
 
     def _start_one(self, group: int) -> None:
         if not self._started[group]:
@@ -388,7 +389,7 @@ class TableOperator(ABC):
     def _start(self, groups: np.ndarray) -> np.ndarray:
         """Starts those of the groups that do not exist yet. Returns all of them in the one form that kernels take."""
         started = self._started[groups]
-        if not started.all():
+        if np.count_nonzero(started) < len(groups):  # This is faster than `all` for a few groups.
             for group in groups[~started]:
                 start_group(self._table, group)
                 self._started[group] = True

@@ -15,7 +15,6 @@ from mpijoin.store.row_kernels import (
     GROUP,
     LOT,
     LOTS,
-    ROWS,
     SAMPLE_COLUMNS,
     SAMPLED_GENERATION,
     SAMPLED_KEY,
@@ -52,9 +51,9 @@ class Owed:
     def add(self, batch: RowsBatch) -> None:
         """Takes note of rows that were spilled."""
         columns = batch.words, batch.words_at, batch.heads, batch.names
-        rows, given = batch.heads[:, :, ROWS].sum(), (*map(read_only, columns), batch.widths)
+        given = *map(read_only, columns), batch.widths
         first, self._rows = sample_rows(*given, self._below, 0, self._sample, self._rows)
-        while first < rows:
+        while first >= 0:
             self._below //= 2
             self._keep(self._sample[: self._rows, LOT] < self._below)
             first, self._rows = sample_rows(*given, self._below, first, self._sample, self._rows)

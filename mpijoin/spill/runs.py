@@ -103,7 +103,8 @@ class Files:
         if len(data) < SMALL_BYTES:
             self._wait(file, gap, memoryview(data))
         else:
-            self._wait(file, gap, memoryview(b""))
+            if gap:
+                self._wait(file, gap)
             self.flush(file)
             self._write(file, memoryview(data))
 

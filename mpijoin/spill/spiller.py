@@ -117,12 +117,12 @@ class Spiller:
         """Chooses what goes to disk, to make about so many bytes free. groups: those of the slave · fixed: those of
         them that must stay, as must all that hold fresh tuples."""
         self.spills += 1
-        others = sorted(set(groups) - set(fixed))
-        able = np.array([group for group in others if not self._operator.holds_fresh(group)], np.int64)
+        others = np.array(sorted(set(groups) - set(fixed)), np.int64)
+        able = others[~self._operator.hold_fresh(others)]
         info, kept = self._operator.info(able), self._operator.kept()
         going = ranked(info, able, ranking, self._seed + self.spills)
         self._victims.fill(able[going], info.blocks[going])
-        self._keeping.fill(kept, self._operator.info(kept).blocks)
+        self._keeping.fill(kept, self._operator.info(kept).blocks if len(kept) else kept)
         self._left_bytes = octets
 
     def spill_next(self) -> bool:

@@ -8,6 +8,7 @@ from mpijoin.compiled import kernel, part
 from mpijoin.partitioning.hashing import hash64
 from mpijoin.store.blocks import copy_blob, flags_of, slot_id
 from mpijoin.store.directory import prefix_of
+from mpijoin.store.simd import unsigned
 from mpijoin.store.state import (
     ADDRESS,
     COUNT,
@@ -103,28 +104,33 @@ def times_of_first(s, stream, page, count):
 
 
 @kernel
-def cut_rows(s, listed, names, frame_bytes, ends, heads):
+def cut_rows(s, listed, names, frame_bytes, ends, heads, lengths):
     """Cuts listed blocks into frames, each of one group and generation and of about `frame_bytes` at most. Returns how
     many there are.
 
     names: int64[n, 2], of each block · ends: int64[n], where in `listed` each frame ends · heads: int64[n, streams, 4],
-    how many rows of each stream a frame has, the smallest and the largest of their times, and the bytes of their blobs.
+    how many rows of each stream a frame has, the smallest and the largest of their times, and the bytes of their blobs
+    · lengths: int64[n, 2], the words of all tuples of a frame, and the bytes of all blobs.
     """
     frame, octets = np.int64(-1), np.int64(0)
     for i in range(len(listed)):
         stream, before = listed[i, STREAM], octets
-        own = listed[i, TUPLES] * 8 * s.layout[stream, TUPLE_WORDS] + listed[i, OCTETS]
+        words = listed[i, TUPLES] * s.layout[stream, TUPLE_WORDS]
+        own = 8 * words + listed[i, OCTETS]
         is_new = i == 0 or names[i, 0] != names[i - 1, 0] or names[i, 1] != names[i - 1, 1]
         octets = own if is_new else octets + own
         if is_new or octets // frame_bytes != before // frame_bytes:
             frame += 1
             begin_head(heads[frame])
+            lengths[frame, 0] = lengths[frame, 1] = 0
         earliest, latest = times_of_first(s, stream, listed[i, PAGE], listed[i, TUPLES])
         of = heads[frame, stream]
         of[ROWS] += listed[i, TUPLES]
         of[EARLIEST] = min(of[EARLIEST], earliest)
         of[LATEST] = max(of[LATEST], latest)
         of[BLOB_OCTETS] += listed[i, OCTETS]
+        lengths[frame, 0] += words
+        lengths[frame, 1] += listed[i, OCTETS]
         ends[frame] = i + 1
     return frame + 1
 
@@ -205,28 +211,29 @@ def copy_rows_of_frame(s, listed, place, end, words, blob):
 @kernel
 def sample_rows(words, starts, heads, names, widths, below, first, sample, count):
     """Adds those rows of frames, from row `first` of all on, to sample[:count] whose keys have a lot below `below`.
-    Returns the first row that it has not looked at because the sample is full, and the new count.
+    Returns the first row that it has not looked at because the sample is full, or -1, and the new count.
 
     words, starts, heads, names, widths: as of `RowsBatch`. The lot, from 0 to LOTS - 1, is made of bits of the key's
     hash that choose neither its partition nor, in a directory of a usual depth, its entry.
     """
-    row = 0
+    row = np.int64(0)
     for frame in range(len(starts)):
         place = starts[frame]
         for stream in range(len(widths)):
-            for _ in range(heads[frame, stream, ROWS]):
-                if row >= first:
-                    lot = np.int64(hash64(words[place + KEY]) >> np.uint64(16)) & (LOTS - 1)
-                    if lot < below:
-                        if count == len(sample):
-                            return row, count
-                        sample[count, GROUP] = names[frame, 0]
-                        sample[count, SAMPLED_GENERATION] = names[frame, 1]
-                        sample[count, SAMPLED_STREAM] = stream
-                        sample[count, SAMPLED_KEY] = words[place + KEY]
-                        sample[count, SAMPLED_TIME] = words[place + TIME]
-                        sample[count, LOT] = lot
-                        count += 1
-                row += 1
-                place += widths[stream]
-    return row, count
+            rows, width = heads[frame, stream, ROWS], widths[stream]
+            for i in range(min(max(first - row, 0), rows), rows):
+                key = words[unsigned(place + i * width + KEY)]
+                lot = np.int64(hash64(key) >> np.uint64(16)) & (LOTS - 1)
+                if lot < below:
+                    if count == len(sample):
+                        return row + i, count
+                    sample[count, GROUP] = names[frame, 0]
+                    sample[count, SAMPLED_GENERATION] = names[frame, 1]
+                    sample[count, SAMPLED_STREAM] = stream
+                    sample[count, SAMPLED_KEY] = key
+                    sample[count, SAMPLED_TIME] = words[place + i * width + TIME]
+                    sample[count, LOT] = lot
+                    count += 1
+            row += rows
+            place += rows * width
+    return np.int64(-1), count

@@ -14,7 +14,7 @@ from mpijoin.data.batch import read_only
 from mpijoin.data.codec import ALIGNMENT, Mould, aligned_empty, seal
 from mpijoin.data.room import Room
 from mpijoin.store.kept import list_kept
-from mpijoin.store.row_kernels import BLOB_OCTETS, HEAD_COLUMNS, ROWS, copy_rows, cut_rows, list_rows
+from mpijoin.store.row_kernels import HEAD_COLUMNS, copy_rows, cut_rows, list_rows
 from mpijoin.store.rows import ROWS_KIND, RowsBatch, RowsFrame
 from mpijoin.store.state import BLOCKS, TUPLE_WORDS, StoreState
 from mpijoin.store.transfer import FRAME_BYTES, INT64, OCTET, Memory
@@ -71,26 +71,28 @@ class RowReader:
         bytes."""
         if not len(blocks):
             return
-        ends, heads = np.empty(len(blocks), np.int64), np.empty((len(blocks), self._streams, HEAD_COLUMNS), np.int64)
-        frames = self._cut(blocks, names, FRAME_BYTES, ends, heads)
-        ends, heads, names = ends[:frames], heads[:frames], names[ends[:frames] - 1]
-        octets = np.cumsum(heads[:, :, ROWS] @ (8 * self._widths) + heads[:, :, BLOB_OCTETS].sum(axis=1))
-        low = 0
-        while low < frames:
-            start, before = (ends[low - 1], octets[low - 1]) if low else (0, 0)
-            high = max(low + 1, int(np.searchsorted(octets, before + FRAME_BYTES, side="right")))
-            own = slice(low, high)
-            yield self._batch(blocks[start : ends[high - 1]], ends[own] - start, names[own], heads[own], memory)
-            low = high
+        ends, lengths = np.empty(len(blocks), np.int64), np.empty((len(blocks), 2), np.int64)
+        heads = np.empty((len(blocks), self._streams, HEAD_COLUMNS), np.int64)
+        frames = self._cut(blocks, names, FRAME_BYTES, ends, heads, lengths)
+        names, start = names[ends[:frames] - 1], 0
+        for own in _side_by_side(lengths[:frames].tolist()):
+            stop = ends[own][-1]
+            yield self._batch(blocks[start:stop], ends[own] - start, names[own], heads[own], lengths[own], memory)
+            start = stop
 
     def _batch(
-        self, blocks: np.ndarray, ends: np.ndarray, names: np.ndarray, heads: np.ndarray, memory: Memory
+        self,
+        blocks: np.ndarray,
+        ends: np.ndarray,
+        names: np.ndarray,
+        heads: np.ndarray,
+        lengths: np.ndarray,
+        memory: Memory,
     ) -> RowsBatch:
-        """ends: where in `blocks` each frame ends · names, heads: of each frame."""
-        words, blobs = heads[:, :, ROWS] @ self._widths, heads[:, :, BLOB_OCTETS].sum(axis=1)
+        """ends: where in `blocks` each frame ends · names, heads: of each frame · lengths: of its last two buffers."""
         headers, starts, sizes, places, start = [], list[int](), list[int](), [], 0
-        for lengths in zip(words.tolist(), blobs.tolist()):
-            header, (words_at, blob_at), size = self._mould.header(lengths)
+        for own in lengths.tolist():
+            header, (words_at, blob_at), size = self._mould.header(own)
             headers.append(header)
             starts.append(start)
             sizes.append(size)
@@ -103,3 +105,15 @@ class RowReader:
             octets[first : first + len(header)] = header
             seal(data[first : first + size])
         return RowsBatch(data, starts, sizes, data.view(np.int64), at[:, 1].copy(), heads, names, self._widths)
+
+
+def _side_by_side(lengths: list[list[int]]) -> Iterator[slice]:
+    """Yields which frames to make at once. lengths: of the last two buffers of each."""
+    first, octets = 0, 0
+    for at, (words, blobs) in enumerate(lengths):
+        own = 8 * words + blobs
+        if at > first and octets + own > FRAME_BYTES:
+            yield slice(first, at)
+            first, octets = at, 0
+        octets += own
+    yield slice(first, len(lengths))
