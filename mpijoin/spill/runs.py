@@ -81,15 +81,28 @@ class RunFile:
             yield piece
 
 
+class Stopwatch:
+    """Adds up the wall seconds that blocks take. It is entered several times a write, so it makes nothing anew."""
+
+    def __init__(self) -> None:
+        self.seconds = self._start_s = 0.0
+
+    def __enter__(self) -> None:
+        self._start_s = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds += time.perf_counter() - self._start_s
+
+
 class Files:
     """Writes and reads the files of all runs, and counts. held_bytes: of all files now, those included that wait in
-    memory · written_bytes, read_bytes, seconds: so far."""
+    memory · written_bytes, read_bytes: so far · timed: what all calls take."""
 
     def __init__(self, scratch: Scratch, spare_bytes: int):
         self.scratch = scratch
         self.spares = Spares(spare_bytes)
         self.held_bytes = self.written_bytes = self.read_bytes = 0
-        self.seconds = 0.0
+        self.timed = Stopwatch()
         self._waiting: dict[RunFile, None] = {}
         self._waiting_bytes = 0
         self._open: tuple[RunFile, io.FileIO] | None = None
@@ -129,10 +142,10 @@ class Files:
         return waiting
 
     def _write(self, file: RunFile, data: memoryview) -> None:
-        with writing(file.path, self.scratch.refused(len(data))):
-            try:
-                self._put(file, data)
-            except OSError:
+        try:
+            self._put(file, data)
+        except OSError:
+            with writing(file.path, self.scratch.refused(len(data))):
                 if not self.spares.drop():
                     raise
                 self._put(file, data)  # There is room for it now.
@@ -204,14 +217,6 @@ class Files:
             " another with [memory] path"
         )
 
-    @contextmanager
-    def timed(self) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds += time.perf_counter() - start
-
 
 class Runs:
     """All runs of a rank, for one thread. Any call may raise ScratchError, which names file, wanted and free bytes."""
@@ -241,7 +246,7 @@ class Runs:
     @property
     def seconds(self) -> float:
         """Wall seconds that writing, reading and removing took so far."""
-        return self._files.seconds
+        return self._files.timed.seconds
 
     def new_run(self) -> Run:
         """Begins a run. It has no file before something is appended."""
@@ -283,7 +288,7 @@ class Run:
         """Adds frames as `append` does. They lie in `data`, each at the next aligned place after the one before."""
         if not all(is_sealed(data, start) for start in starts):
             raise CodecError("a frame without checksum: damage to it would not be noticed on disk; seal it")
-        with self._disk.timed():
+        with self._disk.timed:
             if self._grows and self._files[-1].octets + len(data) > self._file_bytes:
                 self._disk.flush(self._files[-1])
                 self._grows = False
@@ -295,7 +300,7 @@ class Run:
     def write(self) -> None:
         """Writes what waits in memory."""
         if self._grows:
-            with self._disk.timed():
+            with self._disk.timed:
                 self._disk.flush(self._files[-1])
 
     def close(self) -> None:
@@ -322,7 +327,7 @@ class Run:
     def remove(self) -> None:
         """Gives its space back, and that of frames that somebody is just reading. The run is empty then."""
         self._grows = False
-        with self._disk.timed():
+        with self._disk.timed:
             while self._files:
                 self._disk.remove(self._files.pop())
 
@@ -373,13 +378,13 @@ class Reading:
                 yield from self._read_piece(file, piece)
             if self._last and file in self._own:
                 self._own.remove(file)
-                with self._disk.timed():
+                with self._disk.timed:
                     self._disk.remove(file)
 
     def _read_piece(self, file: RunFile, piece: Piece) -> Iterator[np.ndarray]:
         first = piece.starts[0]
         (memory,) = self._room.take([piece.stops[-1] - first])
-        with self._disk.timed():
+        with self._disk.timed:
             self._disk.read(file, first, memory)
         for start, stop in zip(piece.starts, piece.stops):
             self._place = file, start

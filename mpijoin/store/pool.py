@@ -139,7 +139,7 @@ class Pool(NamedTuple):
     @property
     def free_bytes(self) -> int:
         """What can still be taken. It is negative if the budget fell below what is held."""
-        return self.budget_bytes - self.held_bytes
+        return int(self.counters[PAGES] - self.counters[PAGES_HELD]) * self.page_bytes
 
     def limit(self, octets: int) -> None:
         """Sets the budget, in bytes, to at most what the pool was made with, and releases what it does not allow.
