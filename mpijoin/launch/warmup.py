@@ -275,7 +275,7 @@ def _spill(use: Use) -> None:
     for stream in range(2):
         operator.insert(groups, stream, fresh, np.array([[0, 1]]))
     operator.settle(groups)
-    operator.keep_until(0, ever)
+    operator.keep_until(groups, np.array([ever]))
     owed = Owed((FOREVER, FOREVER))
     for batch in operator.rows(groups):
         owed.add(batch)

@@ -269,8 +269,8 @@ class GroupState(Protocol):
         Watermarks and statistics stay. The groups must hold no fresh tuple.
         """
 
-    def keep_until(self, group: int, times: Sequence[int]) -> None:
-        """Says for each stream until when its tuples may meet some that are on a disk.
+    def keep_until(self, groups: np.ndarray, times: np.ndarray) -> None:
+        """Says for each group and stream until when its tuples may meet some that are on a disk: int64[m, n].
 
         A block that expires is kept if it begins no later than that. It leaves its chain, and counts as held. The
         smallest int64 keeps nothing. The times go along with the group.

@@ -250,9 +250,8 @@ class TableOperator(ABC):
         self._empty(read_only(groups))
         self._pool.trim()
 
-    def keep_until(self, group: int, times: Sequence[int]) -> None:
-        self._start_one(group)
-        self._table.groups[group, KEEP_UNTIL::GROUP_STREAM_WORDS] = times
+    def keep_until(self, groups: np.ndarray, times: np.ndarray) -> None:
+        self._table.groups[self._start(groups), KEEP_UNTIL::GROUP_STREAM_WORDS] = times
 
     def kept(self) -> np.ndarray:
         if not np.count_nonzero(self._counts(KEPT_TUPLES)):
@@ -297,8 +296,9 @@ class TableOperator(ABC):
     def _refuse_fresh(self, groups: int | np.ndarray) -> None:
         self._refuse_probed(groups)
         own = self._start(np.atleast_1d(groups))
-        for group in own[self.hold_fresh(own)].tolist():
-            raise ProtocolError(f"partition {group} holds fresh tuples: wanted it probed before it is spilled")
+        fresh = self._table.groups[own, FRESH] != NONE
+        if np.count_nonzero(fresh):
+            raise ProtocolError(f"partition {own[fresh][0]} holds fresh tuples: wanted it probed before it is spilled")
 
     def _refuse_probed(self, groups: int | np.ndarray) -> None:
         if self._is_probing:

@@ -309,8 +309,8 @@ class ModelledJoin:
 
     drop_kept = empty
 
-    def keep_until(self, group: int, times: Sequence[int]) -> None:
-        self.rows(np.array([group]))
+    def keep_until(self, groups: np.ndarray, times: np.ndarray) -> None:
+        self.rows(groups)
 
     def kept(self) -> np.ndarray:
         return np.zeros(0, np.int64)

@@ -148,9 +148,7 @@ class Spiller:
         self.write_kept(groups)
         self._write(self._operator.rows(own))
         self._operator.empty(own)
-        for group in groups:
-            if group in self._debts:
-                self._set_bounds(group)
+        self._set_bounds([group for group in groups if group in self._debts])
 
     def settle(self) -> None:
         """Brings to disk what has expired and is only kept, because groups are to be saved and their rows counted."""
@@ -174,8 +172,13 @@ class Spiller:
             self._owed.add(batch)
         self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
 
-    def _set_bounds(self, group: int) -> None:
-        self._operator.keep_until(group, self._debts[group].keep_until())
+    def _set_bounds(self, groups: Sequence[int]) -> None:
+        if groups:
+            bounds = [self._debts[group].keep_until() for group in groups]
+            self._operator.keep_until(np.array(groups), np.array(bounds))
+
+    def _keep_nothing(self, group: int) -> None:
+        self._operator.keep_until(np.array([group]), np.full((1, len(self._windows)), TIME_MIN_VALUE))
 
     def begin_end(self, groups: Collection[int], out: Out) -> None:
         """The input has ended, so nothing can meet what is in memory, except for what is on disk.
@@ -288,7 +291,7 @@ class Spiller:
             self._debts[group].fits = False
             return
         self.forget(group)
-        self._operator.keep_until(group, [TIME_MIN_VALUE] * len(self._windows))
+        self._keep_nothing(group)
 
     def _settle(self, group: int, left: Generation | None = None) -> None:
         """Nothing is owed among what a group has on disk: what no row to come can meet is forgotten. left: takes the
@@ -307,9 +310,9 @@ class Spiller:
         self._owed.paid(group, [generation.number for generation in gone])
         if self._has_ended or not debt.generations:
             del self._debts[group]
-            self._operator.keep_until(group, [TIME_MIN_VALUE] * len(self._windows))
+            self._keep_nothing(group)
         else:
-            self._set_bounds(group)
+            self._set_bounds([group])
             if self._may_come_back(group):
                 self._cleaning = [group], Comeback(self._operator, group, debt.generations)
 

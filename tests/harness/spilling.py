@@ -39,7 +39,8 @@ class Spilling:
                 if count:
                     latest[stream] = max(latest.get(stream, NEVER), last)
         self.main.operator.empty(groups_of(group))
-        self.main.operator.keep_until(group, [self.owed_until(group, stream) for stream in range(len(self.specs))])
+        bounds = [self.owed_until(group, stream) for stream in range(len(self.specs))]
+        self.main.operator.keep_until(groups_of(group), np.array([bounds]))
 
     def write(self, group, batches):
         for frame in (frame for batch in batches for frame in batch.frames):

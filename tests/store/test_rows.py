@@ -160,7 +160,7 @@ def test_a_block_that_expires_is_kept_if_it_begins_in_time():
     harness, rows = filled()
     operator, blocks = harness.operator, harness.operator.info(groups_of(0)).blocks[0]
     assert len(operator.kept()) == 0
-    operator.keep_until(0, [100, NEVER])
+    operator.keep_until(groups_of(0), np.array([[100, NEVER]]))
     harness.expire(groups_of(0), (1 << 40, 1 << 40))
     assert operator.kept().tolist() == [0]
     (found,) = [rows_of(frame.data, SPECS) for frame in frames_of(operator.kept_rows(groups_of(0)))]
@@ -181,14 +181,14 @@ def test_a_block_that_expires_is_kept_if_it_begins_in_time():
 def test_a_bound_is_the_last_time_that_is_kept(until, kept):
     harness = Harness([Stream(9), Stream(9)])
     harness.round(groups_of(0), numbered([(100, 1)]), [], (NEVER, NEVER))
-    harness.operator.keep_until(0, [until, EVER])
+    harness.operator.keep_until(groups_of(0), np.array([[until, EVER]]))
     harness.expire(groups_of(0), (EVER, EVER))
     assert len(harness.operator.kept()) == kept and harness.operator.totals.held == (kept, 0)
 
 
 def test_kept_blocks_are_of_the_generation_in_which_they_came():
     harness, rows = filled(200)
-    harness.operator.keep_until(0, [150, 150])
+    harness.operator.keep_until(groups_of(0), np.array([[150, 150]]))
     harness.expire(groups_of(0), (1100, 1100))
     harness.operator.empty(groups_of(0))
     harness.round(groups_of(0), rows[:50], [], (EVER, EVER))
@@ -201,7 +201,7 @@ def test_kept_blocks_are_of_the_generation_in_which_they_came():
 def test_a_group_with_kept_blocks_neither_moves_nor_goes():
     harness, rows = filled(200)
     frames = harness.operator.get(0, 0)
-    harness.operator.keep_until(0, [150, 150])
+    harness.operator.keep_until(groups_of(0), np.array([[150, 150]]))
     harness.expire(groups_of(0), (EVER, EVER))
     for call in (lambda: harness.operator.get(0, 0), lambda: harness.operator.drop(0)):
         with pytest.raises(ProtocolError, match="partition 0 has kept blocks: wanted them on a disk"):
