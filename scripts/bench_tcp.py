@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ SIDES = (("mpijoin-master", "mpijoin-veth0", "10.231.7.1"), ("mpijoin-slaves", "
 # A bucket of 256 KB holds four of the largest packets that a virtual interface passes on.
 RATE = "tbf rate 1gbit burst 256kb latency 100ms"
 DELAY = "netem delay 200us limit 100000"
+CARRIER_S = 5.0
 
 
 class Refused(Exception):
@@ -62,14 +64,15 @@ def ways() -> list[Way]:
     ]
 
 
-def tool(*words: str) -> None:
-    """Runs a command. Refused: it failed."""
+def tool(*words: str) -> str:
+    """Runs a command, and returns what it says. Refused: it failed."""
     try:
         done = subprocess.run(words, capture_output=True, text=True)
     except OSError as error:
         raise Refused(f"{words[0]}: {error.strerror}") from error
     if done.returncode:
         raise Refused(f"{' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 @contextmanager
@@ -90,16 +93,29 @@ def network(shapes: tuple[str, ...]) -> Iterator[None]:
             for depth, shape in enumerate(shapes, 1):
                 parent = ("root",) if depth == 1 else ("parent", f"{depth - 1}:")
                 tool("tc", "-n", name, "qdisc", "add", "dev", veth, *parent, "handle", f"{depth}:", *shape.split())
+        wait_for_carriers()
         yield
+
+
+def wait_for_carriers() -> None:
+    """An interface is not up at once when it is told so, and MPI does not start on one that is not. Refused: it never
+    comes."""
+    end_s = time.monotonic() + CARRIER_S
+    for name, veth, _ in SIDES:
+        while "state UP" not in tool("ip", "-n", name, "-oneline", "link", "show", "dev", veth):
+            if time.monotonic() > end_s:
+                raise Refused(f"{veth} is not up after {CARRIER_S} s")
+            time.sleep(0.01)
 
 
 def command_apart(ranks: int, *arguments: str) -> list[str]:
     """Returns the command of mpijoin with rank 0 in one namespace and all others in the other."""
     program = [sys.executable, "-m", "mpijoin", *arguments]
-    (first, *_), (second, *_) = SIDES
+    # Where the interface is not named, a rank may announce the address of its own loopback, and the others call it in
+    # vain for ever.
+    first, second = (["ip", "netns", "exec", name, "env", f"FI_TCP_IFACE={veth}", *program] for name, veth, _ in SIDES)
     mpirun = str(Path(sys.executable).with_name("mpirun"))
-    inside = ["ip", "netns", "exec"]
-    return [mpirun, "-n", "1", *inside, first, *program, ":", "-n", str(ranks - 1), *inside, second, *program]
+    return [mpirun, "-n", "1", *first, ":", "-n", str(ranks - 1), *second]
 
 
 def run(way: Way, job: Path, output: Path, workload: Workload) -> Launched:
