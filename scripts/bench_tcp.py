@@ -35,7 +35,7 @@ SIDES = (("mpijoin-master", "mpijoin-veth0", "10.231.7.1"), ("mpijoin-slaves", "
 # A bucket of 256 KB holds four of the largest packets that a virtual interface passes on.
 RATE = "tbf rate 1gbit burst 256kb latency 100ms"
 DELAY = "netem delay 200us limit 100000"
-CARRIER_S = 5.0
+CARRIER_S, LOOK_S = 5.0, 0.01  # An interface may take so long until it is up, and is looked at so often.
 
 
 class Refused(Exception):
@@ -105,7 +105,7 @@ def wait_for_carriers() -> None:
         while "state UP" not in tool("ip", "-n", name, "-oneline", "link", "show", "dev", veth):
             if time.monotonic() > end_s:
                 raise Refused(f"{veth} is not up after {CARRIER_S} s")
-            time.sleep(0.01)
+            time.sleep(LOOK_S)
 
 
 def command_apart(ranks: int, *arguments: str) -> list[str]:
