@@ -89,12 +89,14 @@ class SpillFigures(NamedTuple):
     """What a slave has done with state that does not fit into memory, since its clock started, and what is left to do.
 
     `spills` is how many times it wrote state to the disk, in `spill_s` seconds. `spilled_bytes` and `read_back_bytes`
-    are bytes written to the disk and read from it. `disk_bytes` lie there now, and `disk_bytes_max` were the most.
+    are bytes written to the disk, in `write_s` seconds, and read from it. `disk_bytes` lie there now, and
+    `disk_bytes_max` were the most.
     `cleanup_results` were found in `cleanup_s` seconds of clean-up. `owed_groups` still owe results, for
     `owed_generations` of theirs; their clean-up has to read `owed_bytes`, and finds at least `owed_results`."""
 
     spills: int = 0
     spill_s: float = 0.0
+    write_s: float = 0.0
     spilled_bytes: int = 0
     read_back_bytes: int = 0
     disk_bytes: int = 0

@@ -13,8 +13,9 @@ answer was right.
 Times are by each program's own clock, from before the first file is opened to the answer. "last result" is when the
 last result was found that is not one of a clean-up. Memory is the proportional set size of each rank, sampled all the
 time; a slave may take its limit, 10 % of it, and 150 MB. Before the runs, `dd conv=fdatasync` writes to the disk on
-which scratch is. What all slaves write together in a second of spilling is compared with that. Groups that rotate are
-read back in the same seconds, so what they read counts as well.
+which scratch is. Two rates of all slaves together are compared with that: what they write in a second of writing, and
+what they spill in a second of spilling, which includes to choose, to read out and to check what goes. Groups that
+rotate are read back in the same seconds, so what they read counts there as well.
 """
 
 from __future__ import annotations
@@ -280,9 +281,12 @@ def targets(cases: Sequence[Case], disk: float) -> Iterator[Target]:
             yield target(f"{what}: times that in memory", times, TIMES_AT_MOST[case.percent])
         if case.figure("spilled_bytes"):
             slaves = len(case.best["per_slave"])  # They write at the same time.
-            moved = case.figure("spilled_bytes") + (case.spill == ROTATE) * case.figure("read_back_bytes")
+            written = case.figure("spilled_bytes")
+            share = written / (case.figure("write_s") / slaves) / disk
+            yield target(f"{what}: share of what dd writes, in writing", share, DISK_SHARE, least=True)
+            moved = written + (case.spill == ROTATE) * case.figure("read_back_bytes")
             share = moved / (case.figure("spill_s") / slaves) / disk
-            yield target(f"{what}: share of what dd writes", share, DISK_SHARE, least=True)
+            yield target(f"{what}: share of what dd writes, in all of spilling", share, DISK_SHARE, least=True)
         yield target(f"{what}: seconds over the bound of memory", case.over_s, 0)
         beside = [one.best["wall_s"] for one in others if one.percent == case.percent and one.best]
         if beside:

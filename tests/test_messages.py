@@ -74,7 +74,7 @@ def test_a_slot_arrives_as_it_was_sent(pieces, last, streams):
 COUNTS = Counts(
     *((field, 1 << 62) for field in range(PER_STREAM)), 7, 8, (1 << 64) - 1, 9, 10, 11, Delays((3, 5), (1, 2), 3, 13, 5)
 )
-SPILLING = SpillFigures(2, 0.5, 1 << 40, 1 << 39, 3, 4, 0.25, 5, 6, 7)
+SPILLING = SpillFigures(2, 0.5, 0.25, 1 << 40, 1 << 39, 3, 4, 0.25, 5, 6, 7)
 FIGURES = Figures(0.5, 0.25, 0.125, 1.0, 0.375, 0.125, 0.0, 100, 2, 300, 4096, 2048, 0.75, SPILLING)
 PART = PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef")
 

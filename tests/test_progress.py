@@ -115,7 +115,7 @@ def test_a_very_narrow_terminal_gets_cut_lines_and_never_more_of_them():
     assert max(map(len, text.splitlines())) <= 20 and sum("slave" in line for line in text.splitlines()) == 12
 
 
-SPILLING = SpillFigures(14, 3.5, 2_000_000_000, 0, 1_200_000_000, 0, 0.5, 0, 12, 340_000_000)
+SPILLING = SpillFigures(14, 3.5, 0.5, 2_000_000_000, 0, 1_200_000_000, 0, 0.5, 0, 12, 340_000_000)
 
 
 def test_memory_is_shown_against_its_limit_and_what_is_spilled_and_owed():
@@ -144,7 +144,7 @@ def test_after_the_input_s_end_the_progress_is_that_of_the_clean_up():
 
 @pytest.mark.parametrize("width", [80, 60, 40])
 def test_a_panel_with_all_of_spilling_is_not_cut(width):
-    spilling = SpillFigures(10**6, 98765, 10**15, 10**15, 999 * 10**9, 0, 98765, 10**12, 999, 999 * 10**9)
+    spilling = SpillFigures(10**6, 98765, 98765, 10**15, 10**15, 999 * 10**9, 0, 98765, 10**12, 999, 999 * 10**9)
     slaves = tuple(slave._replace(disk_bytes=999 * 10**9) for slave in LARGE.slaves)
     large = LARGE._replace(spilling=spilling, cleaned=0.999, limit_bytes=999 * 10**9, slaves=slaves)
     text, _ = rendered(large, width)

@@ -255,6 +255,7 @@ def _memory(slaves: Sequence[Figures]) -> dict[str, Any]:
         "read_back_bytes": spilling.read_back_bytes,
         "disk_bytes_max": spilling.disk_bytes_max,
         "spill_s": round(spilling.spill_s, 4),
+        "write_s": round(spilling.write_s, 4),
         "cleanup_s": round(spilling.cleanup_s, 4),
         "cleanup_results": spilling.cleanup_results,
     }
@@ -337,8 +338,9 @@ def _moves_text(summary: dict[str, Any]) -> str:
 def _spill_texts(memory: dict[str, Any], last_runtime_result_s: float) -> list[str]:
     pushes = "1 push" if memory["spills"] == 1 else f"{memory['spills']:,} pushes"
     spilled = (
-        f"spilled {size(memory['spilled_bytes'])} in {pushes}, which took {_span(memory['spill_s'])}; clean-up took"
-        f" {_span(memory['cleanup_s'])} for {plural(memory['cleanup_results'], 'result')}"
+        f"spilled {size(memory['spilled_bytes'])} in {pushes}, which took {_span(memory['spill_s'])}; to write took"
+        f" {_span(memory['write_s'])}, and clean-up {_span(memory['cleanup_s'])} for"
+        f" {plural(memory['cleanup_results'], 'result')}"
     )
     held = (
         f"the last result before clean-up came after {_span(last_runtime_result_s)}; a slave had up to"

@@ -65,6 +65,7 @@ class EpochRecord:
     memory_limit_bytes: int = 0
     spills: int = 0
     spill_us: int = 0
+    write_us: int = 0
     spilled_bytes: int = 0
     read_back_bytes: int = 0
     disk_bytes: int = 0

@@ -201,11 +201,11 @@ class TableOperator(ABC):
 
     def clear(self, group: int, stream: int) -> None:
         """Forgets the tuples of one stream of a group that holds no fresh tuple, and counts them nowhere."""
-        self._refuse_fresh(group)
+        self._refuse_fresh(np.array([group]))
         clear_stream(self._table, group, stream)
 
     def deal(self, group: int, stream: int, deal: int, part: int) -> None:
-        self._refuse_fresh(group)
+        self._refuse_fresh(np.array([group]))
         held = transfer.held(self._table, group).copy()
         if part == 0:
             self._replicas_out += held
@@ -219,7 +219,7 @@ class TableOperator(ABC):
         self._discarded[stream] += held[stream] - kept
 
     def give_dealt(self, group: int, stream: int) -> list[np.ndarray]:
-        self._refuse_fresh(group)
+        self._refuse_fresh(np.array([group]))
         frames = [rows.data for rows in self._reader.of_group(group, stream=stream)]
         self._moved_out[stream] += transfer.held(self._table, group)[stream]
         self.clear(group, stream)
@@ -227,7 +227,7 @@ class TableOperator(ABC):
         return frames
 
     def take_dealt(self, group: int, stream: int, frames: Sequence[np.ndarray]) -> None:
-        self._refuse_fresh(group)
+        self._refuse_fresh(np.array([group]))
         for frame in frames:
             self._moved_in[stream] += self._put_back(group, stream, rows_of(frame, self._streams).fresh[stream])
 
@@ -242,12 +242,10 @@ class TableOperator(ABC):
         return count
 
     def rows(self, groups: np.ndarray) -> Iterator[RowsBatch]:
-        self._refuse_fresh(groups)
-        return self._reader.of_groups(groups)
+        return self._reader.of_groups(self._refuse_fresh(groups))
 
     def empty(self, groups: np.ndarray) -> None:
-        self._refuse_fresh(groups)
-        self._empty(read_only(groups))
+        self._empty(self._refuse_fresh(groups))
         self._pool.trim()
 
     def keep_until(self, groups: np.ndarray, times: np.ndarray) -> None:
@@ -287,18 +285,20 @@ class TableOperator(ABC):
         return self._pool.page_bytes
 
     def holds_fresh(self, group: int) -> bool:
-        return bool(self._started[group]) and int(self._table.groups[group, FRESH]) != NONE
+        return int(self._table.groups[group, FRESH]) != NONE
 
     def hold_fresh(self, groups: np.ndarray) -> np.ndarray:
         """Returns bool[m]: which of these groups hold tuples that no probe has joined yet."""
-        return np.where(self._started[groups], self._table.groups[groups, FRESH] != NONE, False)
+        found: np.ndarray = self._table.groups[groups, FRESH] != NONE
+        return found
 
-    def _refuse_fresh(self, groups: int | np.ndarray) -> None:
+    def _refuse_fresh(self, groups: np.ndarray) -> np.ndarray:
+        """Returns the groups as `_start` does. Raises ProtocolError if one of them holds fresh tuples."""
         self._refuse_probed(groups)
-        own = self._start(np.atleast_1d(groups))
-        fresh = self._table.groups[own, FRESH] != NONE
-        if np.count_nonzero(fresh):
-            raise ProtocolError(f"partition {own[fresh][0]} holds fresh tuples: wanted it probed before it is spilled")
+        if np.count_nonzero(fresh := self.hold_fresh(groups)):
+            first = groups[fresh][0]
+            raise ProtocolError(f"partition {first} holds fresh tuples: wanted it probed before it is spilled")
+        return self._start(groups)
 
     def _refuse_probed(self, groups: int | np.ndarray) -> None:
         if self._is_probing:
@@ -312,7 +312,7 @@ class TableOperator(ABC):
         return GroupInfo(*columns)
 
     def memory(self) -> Memory:
-        held = int(self._table.counters[OWN_PAGES]) * self._pool.page_bytes
+        held = self._table.counters.item(OWN_PAGES) * self._pool.page_bytes
         return Memory(self._pool.budget_bytes, held, self._pool.free_bytes)
 
     def limit(self, octets: int) -> None:

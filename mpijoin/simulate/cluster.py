@@ -280,7 +280,7 @@ class SimulatedCluster:
             operator, meter = joining, OperatorMeter(joining, job.cluster.partitions)
             if job.memory.spills:
                 scratch = self._things.enter_context(open_scratch(job.memory.path, f"rank-{rank.number}"))
-                spiller = new_spiller(job, joining, Runs(scratch))
+                spiller = new_spiller(job, joining, Runs(scratch, clock=lambda: rank.clock.wall_s))
         listed: tuple[GroupSpans, ...] = ()
         number = 0
         if self._resumption:

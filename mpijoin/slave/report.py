@@ -273,6 +273,7 @@ class EpochMeter:
             "expired": sum(totals.expired),
             "spills": spilling.spills,
             "spill_us": int(spilling.spill_s * 1e6),
+            "write_us": int(spilling.write_s * 1e6),
             "spilled_bytes": spilling.spilled_bytes,
             "read_back_bytes": spilling.read_back_bytes,
             "cleanup_us": int(spilling.cleanup_s * 1e6),

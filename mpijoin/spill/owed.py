@@ -38,6 +38,7 @@ class Owed:
         self._scratch = np.zeros((2, len(windows)), np.int64)
         self._below = LOTS  # Keys whose lots are below this are in the sample.
         self._sample = np.empty((rows_max, SAMPLE_COLUMNS), np.int64)
+        self._take = sample_rows.bound(self._sample)
         self._rows = 0
         self._gone: set[tuple[int, int]] = set()  # generations of groups that are in the sample, but not on disk
         self._known: dict[int, int] = {}  # of groups, results
@@ -52,11 +53,11 @@ class Owed:
         """Takes note of rows that were spilled."""
         columns = batch.words, batch.words_at, batch.heads, batch.names
         given = *map(read_only, columns), batch.widths
-        first, self._rows = sample_rows(*given, self._below, 0, self._sample, self._rows)
+        first, self._rows = self._take(self._rows, *given, self._below, 0)
         while first >= 0:
             self._below //= 2
             self._keep(self._sample[: self._rows, LOT] < self._below)
-            first, self._rows = sample_rows(*given, self._below, first, self._sample, self._rows)
+            first, self._rows = self._take(self._rows, *given, self._below, first)
         self._changed.update(batch.names[:, 0].tolist())
 
     def _keep(self, chosen: np.ndarray) -> None:

@@ -105,6 +105,7 @@ class Rotator:
         owing = [self._disk[group] for group in self._rotation.pending]
         return SpillFigures(
             spills=self.spills,
+            write_s=self._runs.write_s,
             spilled_bytes=self._runs.written_bytes,
             read_back_bytes=self._runs.read_bytes,
             disk_bytes=self._runs.held_bytes,

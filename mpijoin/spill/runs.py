@@ -17,7 +17,7 @@ import time
 from array import array
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Iterator, NamedTuple, Sequence
+from typing import Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -85,25 +85,27 @@ class Stopwatch:
     """Adds up the wall seconds of `with` blocks, none of which lies in another. Such a block costs less than one of a
     generator, and a push of some groups has several."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]):
+        """clock: tells the time in seconds."""
+        self._clock = clock
         self.seconds = self._start_s = 0.0
 
     def __enter__(self) -> None:
-        self._start_s = time.perf_counter()
+        self._start_s = self._clock()
 
     def __exit__(self, *error: object) -> None:
-        self.seconds += time.perf_counter() - self._start_s
+        self.seconds += self._clock() - self._start_s
 
 
 class Files:
     """Writes and reads the files of all runs, and counts. held_bytes: of all files now, those included that wait in
-    memory · written_bytes, read_bytes: so far · timed: what all calls take."""
+    memory · written_bytes, read_bytes: so far · writing: what it takes to append and to write."""
 
-    def __init__(self, scratch: Scratch, spare_bytes: int):
+    def __init__(self, scratch: Scratch, spare_bytes: int, clock: Callable[[], float]):
         self.scratch = scratch
         self.spares = Spares(spare_bytes)
         self.held_bytes = self.written_bytes = self.read_bytes = 0
-        self.timed = Stopwatch()
+        self.writing = Stopwatch(clock)
         self._waiting: dict[RunFile, None] = {}
         self._waiting_bytes = 0
         self._open: tuple[RunFile, io.FileIO] | None = None
@@ -222,11 +224,17 @@ class Files:
 class Runs:
     """All runs of a rank, for one thread. Any call may raise ScratchError, which names file, wanted and free bytes."""
 
-    def __init__(self, scratch: Scratch, file_bytes: int = FILE_BYTES, spare_bytes: int = SPARE_BYTES):
+    def __init__(
+        self,
+        scratch: Scratch,
+        file_bytes: int = FILE_BYTES,
+        spare_bytes: int = SPARE_BYTES,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
         """file_bytes: a file takes no more, unless a single frame does · spare_bytes: so much is kept of removed files,
-        to be written again."""
+        to be written again · clock: tells the time in seconds."""
         self.file_bytes = file_bytes
-        self._files = Files(scratch, spare_bytes)
+        self._files = Files(scratch, spare_bytes, clock)
         self._made = 0
 
     @property
@@ -245,9 +253,9 @@ class Runs:
         return self._files.read_bytes
 
     @property
-    def seconds(self) -> float:
-        """Wall seconds that writing, reading and removing took so far."""
-        return self._files.timed.seconds
+    def write_s(self) -> float:
+        """Wall seconds that it took to append frames and to write them so far."""
+        return self._files.writing.seconds
 
     def new_run(self) -> Run:
         """Begins a run. It has no file before something is appended."""
@@ -289,7 +297,7 @@ class Run:
         """Adds frames as `append` does. They lie in `data`, each at the next aligned place after the one before."""
         if not all(is_sealed(data, start) for start in starts):
             raise CodecError("a frame without checksum: damage to it would not be noticed on disk; seal it")
-        with self._disk.timed:
+        with self._disk.writing:
             if self._grows and self._files[-1].octets + len(data) > self._file_bytes:
                 self._disk.flush(self._files[-1])
                 self._grows = False
@@ -301,7 +309,7 @@ class Run:
     def write(self) -> None:
         """Writes what waits in memory."""
         if self._grows:
-            with self._disk.timed:
+            with self._disk.writing:
                 self._disk.flush(self._files[-1])
 
     def close(self) -> None:
@@ -328,9 +336,8 @@ class Run:
     def remove(self) -> None:
         """Gives its space back, and that of frames that somebody is just reading. The run is empty then."""
         self._grows = False
-        with self._disk.timed:
-            while self._files:
-                self._disk.remove(self._files.pop())
+        while self._files:
+            self._disk.remove(self._files.pop())
 
 
 class Reading:
@@ -379,14 +386,12 @@ class Reading:
                 yield from self._read_piece(file, piece)
             if self._last and file in self._own:
                 self._own.remove(file)
-                with self._disk.timed:
-                    self._disk.remove(file)
+                self._disk.remove(file)
 
     def _read_piece(self, file: RunFile, piece: Piece) -> Iterator[np.ndarray]:
         first = piece.starts[0]
         (memory,) = self._room.take([piece.stops[-1] - first])
-        with self._disk.timed:
-            self._disk.read(file, first, memory)
+        self._disk.read(file, first, memory)
         for start, stop in zip(piece.starts, piece.stops):
             self._place = file, start
             yield memory[start - first : stop - first]

@@ -80,6 +80,7 @@ class Spiller:
         owing = [debt for debt in self._debts.values() if not debt.is_paid]
         return SpillFigures(
             spills=self.spills,
+            write_s=self._runs.write_s,
             spilled_bytes=self._runs.written_bytes,
             read_back_bytes=self._runs.read_bytes,
             disk_bytes=self._runs.held_bytes,
@@ -117,7 +118,7 @@ class Spiller:
         """Chooses what goes to disk, to make about so many bytes free. groups: those of the slave · fixed: those of
         them that must stay, as must all that hold fresh tuples."""
         self.spills += 1
-        others = np.array(sorted(set(groups) - set(fixed)), np.int64)
+        others = np.array([group for group in groups if group not in fixed], np.int64)
         able = others[~self._operator.hold_fresh(others)]
         info, kept = self._operator.info(able), self._operator.kept()
         going = ranked(info, able, ranking, self._seed + self.spills)
@@ -156,7 +157,7 @@ class Spiller:
 
     def write_kept(self, groups: Sequence[int]) -> None:
         """Brings to disk what has expired and is only kept, because these groups are to be read out."""
-        if chosen := set(self._operator.kept().tolist()).intersection(groups):
+        if len(kept := self._operator.kept()) and (chosen := set(kept.tolist()).intersection(groups)):
             own = np.array(sorted(chosen))
             self._write(self._operator.kept_rows(own))
             self._operator.drop_kept(own)

@@ -209,7 +209,7 @@ def copy_rows_of_frame(s, listed, place, end, words, blob):
 
 
 @kernel
-def sample_rows(words, starts, heads, names, widths, below, first, sample, count):
+def sample_rows(sample, count, words, starts, heads, names, widths, below, first):
     """Adds those rows of frames, from row `first` of all on, to sample[:count] whose keys have a lot below `below`.
     Returns the first row that it has not looked at because the sample is full, or -1, and the new count.
 

@@ -23,7 +23,7 @@ MOVE = {
 STREAMS = ("left", "right")
 MEMORY = {
     "limit_bytes": 10_000_000, "bytes_max": 9_500_000, "spills": 0, "spilled_bytes": 0, "read_back_bytes": 0,
-    "disk_bytes_max": 0, "spill_s": 0.0, "cleanup_s": 0.0, "cleanup_results": 0,
+    "disk_bytes_max": 0, "spill_s": 0.0, "write_s": 0.0, "cleanup_s": 0.0, "cleanup_results": 0,
 }  # fmt: skip
 
 

@@ -60,11 +60,11 @@ def test_memory_is_told_against_its_limit_and_spilling_only_where_there_was_any(
 
 def test_what_was_spilled_is_told_over_all_slaves_and_its_time_of_the_slowest():
     figures = Figures(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64_000_000, 60_000_000, 12.0)
-    one = SpillFigures(9, 0.25, 800_000_000, 900_000_000, 0, 700_000_000, 3.104, 12_000)
-    other = SpillFigures(5, 0.5, 400_000_000, 300_000_000, 0, 400_000_000, 1.0, 345)
+    one = SpillFigures(9, 0.25, 0.2, 800_000_000, 900_000_000, 0, 700_000_000, 3.104, 12_000)
+    other = SpillFigures(5, 0.5, 0.1, 400_000_000, 300_000_000, 0, 400_000_000, 1.0, 345)
     memory = _memory([figures._replace(spilling=one), figures._replace(spilling=other, memory_bytes_max=63_000_000)])
     assert _spill_texts(memory, 12.3) == [
-        "spilled 1.2 GB in 14 pushes, which took 0.50 s; clean-up took 3.10 s for 12,345 results",
+        "spilled 1.2 GB in 14 pushes, which took 0.50 s; to write took 0.20 s, and clean-up 3.10 s for 12,345 results",
         (
             "the last result before clean-up came after 12.30 s; a slave had up to 63 MB of 64 MB in memory, and all"
             " had up to 1.1 GB on disk"

@@ -12,7 +12,7 @@ from mpijoin.slave.runtime import Slave
 
 SUMS = {
     "results": 1, "cleanup_results": 1, "spills": 1, "spilled_bytes": 1, "read_back_bytes": 1, "spill_s": 1e-6,
-    "cleanup_s": 1e-6,
+    "write_s": 1e-6, "cleanup_s": 1e-6,
 }  # fmt: skip
 
 
@@ -57,6 +57,7 @@ def test_the_summary_tells_of_memory_and_of_the_clean_up(spilled):
     summary = spilled[1]
     memory, slaves = summary["memory"], summary["per_slave"].values()
     assert memory["spills"] == sum(one["spills"] for one in slaves) > 2
+    assert 0 < memory["write_s"] == pytest.approx(max(one["write_s"] for one in slaves), abs=1e-3)
     assert memory["cleanup_s"] == pytest.approx(max(one["cleanup_s"] for one in slaves), abs=1e-3)
     assert memory["spilled_bytes"] <= memory["read_back_bytes"]
     assert 0 < summary["last_runtime_result_s"] <= summary["wall_s"] - memory["cleanup_s"] / 2
