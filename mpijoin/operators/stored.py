@@ -285,20 +285,19 @@ class TableOperator(ABC):
         return self._pool.page_bytes
 
     def holds_fresh(self, group: int) -> bool:
-        return int(self._table.groups[group, FRESH]) != NONE
+        return bool(self._started[group]) and int(self._table.groups[group, FRESH]) != NONE
 
     def hold_fresh(self, groups: np.ndarray) -> np.ndarray:
         """Returns bool[m]: which of these groups hold tuples that no probe has joined yet."""
-        found: np.ndarray = self._table.groups[groups, FRESH] != NONE
-        return found
+        return np.where(self._started[groups], self._table.groups[groups, FRESH] != NONE, False)
 
     def _refuse_fresh(self, groups: np.ndarray) -> np.ndarray:
         """Returns the groups as `_start` does. Raises ProtocolError if one of them holds fresh tuples."""
         self._refuse_probed(groups)
-        if np.count_nonzero(fresh := self.hold_fresh(groups)):
-            first = groups[fresh][0]
-            raise ProtocolError(f"partition {first} holds fresh tuples: wanted it probed before it is spilled")
-        return self._start(groups)
+        own = self._start(groups)
+        if np.count_nonzero(fresh := self._table.groups[own, FRESH] != NONE):
+            raise ProtocolError(f"partition {own[fresh][0]} holds fresh tuples: wanted it probed before it is spilled")
+        return own
 
     def _refuse_probed(self, groups: int | np.ndarray) -> None:
         if self._is_probing:

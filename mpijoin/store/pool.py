@@ -21,7 +21,6 @@ from mpijoin.store.state import (
     FREE_BUCKET,
     FREE_PAGE,
     FREE_REGIONS,
-    FRESH,
     HAS_BLOB,
     HEAD_WORDS,
     LAYOUT_WORDS,
@@ -240,12 +239,10 @@ def new_table(pool: Pool, partitions: int, theta: int, streams: Sequence[StreamS
     # Each bucket in use holds a page, except for the empty halves of splits.
     buckets = 4 * pages + 2 * partitions
     width = bucket_words(len(streams))
-    groups = np.zeros((partitions, group_words(len(streams))), np.int64)
-    groups[:, FRESH] = NONE  # of a group that is not started, too
     return StoreState(
         *pool,
         buckets=reserve_words(buckets * width, SMALL_BYTES).reshape(buckets, width),
-        groups=groups,
+        groups=np.zeros((partitions, group_words(len(streams))), np.int64),
         directory=reserve_words(2 * ENTRIES_PER_BUCKET_MAX * buckets, SMALL_BYTES),
         layout=np.stack([stream.layout(page_words) for stream in streams]),
         counters=counters,

@@ -339,7 +339,6 @@ def drop_group(s, group):
     return_directory(s, group)
     for word in range(s.groups.shape[1]):
         s.groups[group, word] = 0
-    s.groups[group, FRESH] = NONE
 
 
 @part
