@@ -237,7 +237,7 @@ class SlaveCore:
             return [self._save_as_it_is(self._stops, self._slices[0][0])]
         if self._slices:
             return [self._insert()]
-        if self._rule and self._ended and sum(1 for _ in self._unjoined()) == self._joint:
+        if self._rule and self._ended and sum(1 for _ in islice(self._unjoined(), self._joint + 1)) == self._joint:
             return [self._work(CleanUp(ends=True), Cleaned)]
         return self._end_message()
 

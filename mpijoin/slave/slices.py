@@ -29,12 +29,17 @@ class Unjoined:
     rows_joined: int = 0
     pending: bool = False
     joint: bool = False
+    _counted: np.ndarray | None = None  # `rows` when they were counted last, and how many there were
+    _count: int = 0
 
     @property
     def backlog_bytes(self) -> int:
-        """The part of the stream buffer that it still takes: the share of its bytes that is not joined yet."""
-        left = int(self.rows.sum()) - self.rows_joined
-        return self.octets * left // self.rows_all if self.rows_all else 0
+        """The part of the stream buffer that it still takes: the share of its bytes that is not joined yet.
+
+        Thousands of messages may wait, and all are asked for each that comes, so rows are counted once."""
+        if self._counted is not self.rows:
+            self._counted, self._count = self.rows, int(self.rows.sum())
+        return self.octets * (self._count - self.rows_joined) // self.rows_all if self.rows_all else 0
 
 
 def paced_slice_rows(rows: int) -> int:
