@@ -90,9 +90,9 @@ class SpillFigures(NamedTuple):
 
     `spills` is how many times it wrote state to the disk, in `spill_s` seconds. `spilled_bytes` and `read_back_bytes`
     are bytes written to the disk, in `write_s` seconds, and read from it. `disk_bytes` lie there now, and
-    `disk_bytes_max` were the most.
-    `cleanup_results` were found in `cleanup_s` seconds of clean-up. `owed_groups` still owe results, for
-    `owed_generations` of theirs; their clean-up has to read `owed_bytes`, and finds at least `owed_results`."""
+    `disk_bytes_max` were the most. `cleanup_results` were found in `cleanup_s` seconds of clean-up. `owed_groups` still
+    owe results, for `owed_generations` of theirs; their clean-up has to read `owed_bytes`, and finds at least
+    `owed_results`."""
 
     spills: int = 0
     spill_s: float = 0.0
