@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from itertools import islice
-from typing import Iterator
 
 import numpy as np
 
@@ -49,7 +47,7 @@ from mpijoin.slave.events import (
     Staged,
 )
 from mpijoin.slave.rule import SpillRule
-from mpijoin.slave.slices import Unjoined, cut_slices, joint_count, paced_slice_rows, take_out, without
+from mpijoin.slave.slices import Messages, Unjoined, cut_slices, joint_count, paced_slice_rows, without
 from mpijoin.time_events import Rest, Ticked
 
 # A slice of groups is inserted, probed and expired before the next, so that its state (some MB) is still in the
@@ -100,7 +98,7 @@ class SlaveCore:
         self._joint = 1  # ... and so many of the oldest are joined together, slice by slice
         self._joint_max = joint_max
         self._idle_s, self._cleans_at_s = IDLE_S, math.inf  # if nothing comes until then
-        self._messages: deque[Unjoined | Marked] = deque()
+        self._messages = Messages()
         self._slices: deque[tuple[int, int]] = deque()
         self._changes: deque[Ordered | Staged] = deque()  # to be carried out between two slices
         self._awaits: type | None = None  # the event that the action under way will bring
@@ -131,10 +129,7 @@ class SlaveCore:
     @property
     def backlog_bytes(self) -> int:
         """How much of the stream buffer is taken by what is not joined yet."""
-        return sum(message.backlog_bytes for message in self._unjoined())
-
-    def _unjoined(self) -> Iterator[Unjoined]:
-        return (one for one in self._messages if isinstance(one, Unjoined))
+        return self._messages.backlog_bytes
 
     def step(self, event: Event) -> list[Action]:
         if isinstance(event, Arrived):
@@ -143,7 +138,7 @@ class SlaveCore:
             self._changes.append(event)
             return [] if self.busy else self._change()
         if isinstance(event, Marked):
-            self._messages.append(event)
+            self._messages.add(event)
             self._stop = event if event.stops else None
             return [] if self.busy else self._next_message()
         if isinstance(event, Handed):
@@ -187,8 +182,7 @@ class SlaveCore:
         if event.progress is not Progress.DONE:
             return [Consume(), self._expire()]
         low, high = self._slices.popleft()
-        for message in self._under_way():
-            message.rows_joined += int(message.rows[low:high].sum())
+        self._messages.joined(self._joint, low, high)
         actions = self._change()
         if self._rule and not event.is_moving and event.memory.held > self._rule.threshold * event.memory.budget:
             self._orders.append(self._pushes(self._rule, event.memory))
@@ -201,32 +195,27 @@ class SlaveCore:
         self._cleans_at_s = math.inf
         self.newest_epoch = max(self.newest_epoch, event.epoch)
         rows_all = int(event.rows.sum())
-        own = (event.epoch, event.octets, event.groups, event.rows, event.own, rows_all)
-        self._messages.append(Unjoined(*own, joint=event.joint))
+        own = (event.epoch, event.octets, event.groups, event.rows, event.own, rows_all, rows_all)
+        self._messages.add(Unjoined(*own, joint=event.joint))
         return [] if self.busy else self._next_message()
 
     def _resumed(self, event: Resumed) -> list[Action]:
         """Joins fresh tuples at first. They are in no message, and their groups can neither spill nor expire before."""
         rows = np.zeros(len(event.groups), np.int64)
-        self._messages.append(Unjoined(0, 0, event.groups, rows, True, 0, pending=True))
+        self._messages.add(Unjoined(0, 0, event.groups, rows, True, 0, 0, pending=True))
         return self._next_message()
 
     def _start_message(self) -> list[Action]:
         if self._stops:
             return [self._save_as_it_is(self._stops, 0)]
-        if isinstance(self._messages[0], Marked):
-            mark = self._messages[0]
+        if isinstance(mark := self._messages.oldest, Marked):
             return [self._work(Save(mark.number, mark.cuts_metrics, mark.anew), SaveDone)]
         self._joint = joint_count(self._messages, self._joint_max)
-        rows = np.sum([message.rows for message in self._under_way()], axis=0)
+        rows = np.sum([message.rows for message in self._messages.first(self._joint)], axis=0)
         slice_rows = paced_slice_rows(int(rows.sum())) if self._paced else self._slice_rows
         self._slices = deque(cut_slices(rows, min(self._slice_rows, slice_rows)))
         self._is_within_message = True
         return self._slice_or_end()
-
-    def _under_way(self) -> list[Unjoined]:
-        """The messages that are being joined."""
-        return list(islice(self._unjoined(), self._joint))
 
     def _next_slice(self) -> list[Action]:
         actions = self._slice_or_end()
@@ -237,7 +226,7 @@ class SlaveCore:
             return [self._save_as_it_is(self._stops, self._slices[0][0])]
         if self._slices:
             return [self._insert()]
-        if self._rule and self._ended and sum(1 for _ in islice(self._unjoined(), self._joint + 1)) == self._joint:
+        if self._rule and self._ended and len(self._messages.first(self._joint + 1)) == self._joint:
             return [self._work(CleanUp(ends=True), Cleaned)]
         return self._end_message()
 
@@ -246,9 +235,10 @@ class SlaveCore:
 
     def _end_message(self) -> list[Action]:
         self._awaits = None
-        ends = [EndInput() if one.pending else EndMessage(one.epoch, one.octets, one.own) for one in self._under_way()]
+        under_way = self._messages.first(self._joint)
+        ends = [EndInput() if one.pending else EndMessage(one.epoch, one.octets, one.own) for one in under_way]
         for _ in ends:
-            self._messages.popleft()
+            self._messages.pop_oldest()
         self._is_within_message, self._joint = False, 1
         return [*ends, *self._change()]
 
@@ -330,7 +320,7 @@ class SlaveCore:
         if event.more and not (event.is_between and (self._stop or not self._is_within_message)):
             return [Consume(), self._work(CleanUp(), Cleaned)]
         if self._stop and self._is_within_message:
-            message = self._messages[0]
+            message = self._messages.oldest
             assert isinstance(message, Unjoined)  # all of its rows are joined
             return [Consume(), self._save_as_it_is(self._stop, len(message.groups))]
         if self._is_within_message:
@@ -359,7 +349,7 @@ class SlaveCore:
 
     def _save_as_it_is(self, stop: Marked, low: int) -> Action:
         """The run stops here. low: the first group of the messages under way of which nothing is inserted."""
-        count = sum(1 for _ in self._unjoined())
+        count = sum(1 for _ in self._messages.unjoined())
         unjoined = tuple(low if index < self._joint else 0 for index in range(count))
         return self._work(Save(stop.number, stop.cuts_metrics, stop.anew, unjoined), SaveDone)
 
@@ -371,7 +361,7 @@ class SlaveCore:
             self._open_groups = 0
             self._awaits = None
             return []
-        self._messages.popleft()
+        self._messages.pop_oldest()
         return self._change() + self._next_message()
 
     def _change(self) -> list[Action]:
@@ -389,7 +379,7 @@ class SlaveCore:
     def _take_out(self, group: int) -> tuple[tuple[int, int], ...]:
         """Forgets the group in all that is not joined yet; returns where it was."""
         begun = self._joint if self._is_within_message else 0
-        places = take_out(group, self._unjoined(), begun, self._slices)
+        places = self._messages.take_out(group, begun, self._slices)
         if places and places[0][0] == 0:
             self._slices = deque(without(self._slices, places[0][1]))
         return places

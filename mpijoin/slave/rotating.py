@@ -14,8 +14,6 @@ import math
 from collections import deque
 from typing import Iterator
 
-import numpy as np
-
 from mpijoin.moving import steps
 from mpijoin.operators.base import Progress
 from mpijoin.slave.core import IDLE_S, TRIES_MAX, SlaveCore
@@ -87,7 +85,7 @@ class RotatingCore(SlaveCore):
         if len(event.groups):
             self._interrupted = self._slices, self._is_within_message
             rows = int(event.rows.sum())
-            self._messages.appendleft(Unjoined(self.newest_epoch, 0, event.groups, event.rows, True, rows))
+            self._messages.add_oldest(Unjoined(self.newest_epoch, 0, event.groups, event.rows, True, rows, rows))
             return self._cut()
         if self._stop:
             return [self._save_here(self._stop)]
@@ -104,7 +102,7 @@ class RotatingCore(SlaveCore):
         """The first of the oldest message's groups of which nothing is inserted."""
         if not self._is_within_message:
             return 0
-        message = self._messages[0]
+        message = self._messages.oldest
         assert isinstance(message, Unjoined)  # nothing else is begun
         return self._slices[0][0] if self._slices else len(message.groups)
 
@@ -125,10 +123,10 @@ class RotatingCore(SlaveCore):
         return [self._work(Divert(self._first_to_come()), Diverted)]
 
     def _diverted(self, event: Diverted) -> list[Action]:
-        self._open_groups, message = event.open_groups, self._messages[0]
+        self._open_groups, message = event.open_groups, self._messages.oldest
         assert isinstance(message, Unjoined)  # a mark has no rows
         places = list(event.places)
-        message.groups, message.rows = np.delete(message.groups, places), np.delete(message.rows, places)
+        self._messages.without(message, places)
         if not self._is_within_message:
             return self._cut()
         before = len(self._slices)
@@ -149,7 +147,7 @@ class RotatingCore(SlaveCore):
         return actions if self.busy else actions + self._next_message()
 
     def _start_message(self) -> list[Action]:
-        oldest = self._messages[0]
+        oldest = self._messages.oldest
         if isinstance(oldest, Marked) or oldest.pending or self._stops:
             return super()._start_message()
         self._begins_message = True
@@ -159,10 +157,10 @@ class RotatingCore(SlaveCore):
         if self._slices:
             return super()._slice_or_end()
         if self._interrupted is not None:
-            self._messages.popleft()
+            self._messages.pop_oldest()
             (self._slices, self._is_within_message), self._interrupted = self._interrupted, None
             return [EndInput(), self._save_here(self._stop) if self._stop else self._continue()]
-        if self._ended and self._open_groups and sum(1 for _ in self._unjoined()) == 1:
+        if self._ended and self._open_groups and len(self._messages.first(2)) == 1:
             return self._rotate(at_once=True)
         return super()._slice_or_end()
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from dataclasses import dataclass
-from typing import Iterable
+from typing import Iterable, Iterator, Sequence
 
 import numpy as np
+
+from mpijoin.slave.events import Marked
 
 # In a paced run results leave slice by slice. A message is cut into about so many slices, but a slice of fewer rows
 # than the least is not worth its overhead.
@@ -17,8 +19,8 @@ PACED_SLICE_ROWS_MIN = 512
 
 @dataclass
 class Unjoined:
-    """A message that is not joined yet: only `rows_joined` of the `rows_all` that it came with are. pending: it belongs
-    to no epoch of this run, because the run before had it already · joint: it may be joined together with others."""
+    """A message of so many rows, `rows_left` of which are not joined yet. pending: it belongs to no epoch of this run,
+    because the run before had it already · joint: it may be joined together with others."""
 
     epoch: int
     octets: int
@@ -26,20 +28,90 @@ class Unjoined:
     rows: np.ndarray
     own: bool
     rows_all: int
-    rows_joined: int = 0
+    rows_left: int
     pending: bool = False
     joint: bool = False
-    _counted: np.ndarray | None = None  # `rows` when they were counted last, and how many there were
-    _count: int = 0
 
     @property
     def backlog_bytes(self) -> int:
-        """The part of the stream buffer that it still takes: the share of its bytes that is not joined yet.
+        """The part of the stream buffer that it still takes: the share of its bytes that is not joined yet."""
+        return self.octets * self.rows_left // self.rows_all if self.rows_all else 0
 
-        Thousands of messages may wait, and all are asked for each that comes, so rows are counted once."""
-        if self._counted is not self.rows:
-            self._counted, self._count = self.rows, int(self.rows.sum())
-        return self.octets * (self._count - self.rows_joined) // self.rows_all if self.rows_all else 0
+
+class Messages:
+    """The messages that a slave has not joined yet, oldest first, and between them the marks of checkpoints.
+
+    `backlog_bytes` is asked for each that comes while thousands may wait, so every change keeps it up to date.
+    """
+
+    def __init__(self) -> None:
+        self._all: deque[Unjoined | Marked] = deque()
+        self.backlog_bytes = 0  # This much of the stream buffer is taken by what is not joined yet.
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Unjoined | Marked]:
+        return iter(self._all)
+
+    @property
+    def oldest(self) -> Unjoined | Marked:
+        return self._all[0]
+
+    def unjoined(self) -> Iterator[Unjoined]:
+        return (one for one in self._all if isinstance(one, Unjoined))
+
+    def first(self, count: int) -> list[Unjoined]:
+        """The oldest that are no marks, at most so many."""
+        return list(itertools.islice(self.unjoined(), count))
+
+    def add(self, message: Unjoined | Marked) -> None:
+        self._all.append(message)
+        self.backlog_bytes += _bytes_of(message)
+
+    def add_oldest(self, message: Unjoined) -> None:
+        self._all.appendleft(message)
+        self.backlog_bytes += message.backlog_bytes
+
+    def pop_oldest(self) -> None:
+        self.backlog_bytes -= _bytes_of(self._all.popleft())
+
+    def clear(self) -> None:
+        self._all.clear()
+        self.backlog_bytes = 0
+
+    def joined(self, count: int, low: int, high: int) -> None:
+        """The groups from place `low` to place `high` are joined in the oldest `count` messages."""
+        for message in self.first(count):
+            self._less(message, message.rows[low:high])
+
+    def without(self, message: Unjoined, places: Sequence[int] | np.ndarray) -> None:
+        """Forgets the groups at these places of the message, of which nothing is joined."""
+        self._less(message, message.rows[places])
+        message.groups, message.rows = np.delete(message.groups, places), np.delete(message.rows, places)
+
+    def take_out(self, group: int, begun: int, slices: deque[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        """Forgets the group in all messages, but not in the first `begun` of them if it is joined there already.
+
+        slices: what is left of these. Returns where the group was: the message, and the place in it.
+        """
+        places = []
+        for index, message in enumerate(self.unjoined()):
+            at = np.flatnonzero(message.groups == group)
+            if len(at) == 0 or (index < begun and not (slices and at[0] >= slices[0][0])):
+                continue
+            places.append((index, int(at[0])))
+            self.without(message, at)
+        return tuple(places)
+
+    def _less(self, message: Unjoined, rows: np.ndarray) -> None:
+        before = message.backlog_bytes
+        message.rows_left -= int(rows.sum())
+        self.backlog_bytes += message.backlog_bytes - before
+
+
+def _bytes_of(message: Unjoined | Marked) -> int:
+    return message.backlog_bytes if isinstance(message, Unjoined) else 0
 
 
 def paced_slice_rows(rows: int) -> int:
@@ -75,23 +147,6 @@ def may_be_joint(one: object, other: object) -> bool:
     if not (isinstance(one, Unjoined) and isinstance(other, Unjoined) and one.joint and other.joint):
         return False
     return np.array_equal(one.groups, other.groups)
-
-
-def take_out(
-    group: int, messages: Iterable[Unjoined], begun: int, slices: deque[tuple[int, int]]
-) -> tuple[tuple[int, int], ...]:
-    """Forgets the group in all messages, but not in the first `begun` of them if it is joined there already.
-
-    slices: what is left of these. Returns where the group was: the message, and the place in it.
-    """
-    places = []
-    for index, message in enumerate(messages):
-        at = np.flatnonzero(message.groups == group)
-        if len(at) == 0 or (index < begun and not (slices and at[0] >= slices[0][0])):
-            continue
-        places.append((index, int(at[0])))
-        message.groups, message.rows = np.delete(message.groups, at), np.delete(message.rows, at)
-    return tuple(places)
 
 
 def without(slices: deque[tuple[int, int]], at: int) -> list[tuple[int, int]]:

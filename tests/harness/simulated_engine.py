@@ -459,7 +459,7 @@ class Watch:
         before, self._counted[slave] = self._counted.get(slave, now), now
         fallen = fallen_counts(before, now)
         assert not fallen, f"what a slave counts only grows: {fallen}"
-        from_master = sum(message.backlog_bytes for message in slave._core._messages if not message.own)
+        from_master = sum(message.backlog_bytes for message in slave._core._messages.unjoined() if not message.own)
         self._backlog_bytes_max = max(self._backlog_bytes_max, from_master)
         self._staged_bytes_max = max(self._staged_bytes_max, slave._handover._mover.staged_bytes)
         return pause_s
