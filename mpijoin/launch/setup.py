@@ -27,7 +27,7 @@ from mpijoin.rank import MASTER
 from mpijoin.refusals import reading
 from mpijoin.run_files import blocking_file, room_faults
 from mpijoin.rundir import RunDirectory
-from mpijoin.spill.scratch import choose_root
+from mpijoin.spill.scratch import choose_root, remove_leftovers
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,8 @@ def _open(job: Job, directory: RunDirectory, checkpoints: Path, overwrite: bool,
     if resume and directory.is_finished:
         directory.clean()
         remove(checkpoints)
+        if job.memory.spills:  # Ranks may have been killed after the summary was written, and none starts here again.
+            remove_leftovers(choose_root(job.memory.path).path)
         raise AlreadyDone(f"{directory.path}: this run is done, there is nothing to go on with")
     if resume:
         # A run that was killed on purpose shall not be killed again.

@@ -9,8 +9,10 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import mpijoin
 from mpijoin.disk import lies_in_memory
 from mpijoin.errors import EXIT_FAILED, ScratchError
 from mpijoin.spill import scratch as scratch_module
@@ -215,3 +217,18 @@ def test_a_disk_that_may_only_be_read_is_named(tmp_path):
             open_scratch(str(tmp_path), "rank-1")
     finally:
         subprocess.run(["umount", "-l", str(tmp_path)], timeout=10)
+
+
+def test_going_on_with_a_run_that_is_done_removes_what_its_killed_ranks_have_left(tmp_path, holder):
+    """A kill after the summary is written leaves scratch, though no rank starts in that run again."""
+    rows = pa.table({"ts": [1], "key": ["a"]})
+    stream = {"table": rows, "time": "ts", "time_unit": "s", "key": "key", "window": "5 s"}
+    memory = {"spill": "generations", "path": str(tmp_path / "scratch")}
+    job = {"left": stream, "right": stream, "memory": memory, "output": {"path": str(tmp_path / "out")}}
+    done = mpijoin.run(job, slaves=1).summary
+    (dead, left), (_, held) = holder(tmp_path / "scratch"), holder(tmp_path / "scratch")
+    dead.kill()
+    dead.wait()
+    assert left.is_dir()
+    assert mpijoin.run(job, slaves=1, resume=True).summary == done
+    assert list((tmp_path / "scratch").iterdir()) == [held]
