@@ -29,14 +29,14 @@ class Open:
     number: int
     begun_s: float
     stops: str  # why the run ends with it, "" if it does not
-    missing: set[int]  # ranks that have not saved yet
+    missing: list[int]  # ranks that have not saved yet; one that produces and collects saves twice
     anew: bool  # whether what was written for the one before is gone
     active: int  # how many slaves have groups
     slaves: tuple[int, ...]  # all there are
     moves: MoveTotals  # that have ended
     octets: int = 0
     faults: list[str] = field(default_factory=list)  # why it cannot be whole
-    answers: dict[int, Saved] = field(default_factory=dict)
+    answers: list[Saved] = field(default_factory=list)
 
 
 class Checkpointing:
@@ -51,8 +51,8 @@ class Checkpointing:
         saving: Sequence[int],
         resumption: Resumption | None,
     ):
-        """folder: where checkpoints go · directory: the run's · saving: the ranks that save · resumption: where the run
-        goes on; None where it begins."""
+        """folder: where checkpoints go · directory: the run's · saving: the ranks that save, as often as
+        they do · resumption: where the run goes on; None where it begins."""
         resumed = resumption.manifest if resumption else None
         self._rank, self.folder, self._directory, self._keep = rank, folder, directory, job.checkpoint.keep
         self._saving, self._identity = saving, identity_of(job)
@@ -103,7 +103,7 @@ class Checkpointing:
         self._number += 1
         now_s = self._rank.clock.wall_s
         cluster = (active, slaves, moves)
-        self.open = Open(self._number, now_s, stops, set(self._saving), self._anew, *cluster)
+        self.open = Open(self._number, now_s, stops, list(self._saving), self._anew, *cluster)
         self._anew = False
         if cuts_metrics:
             self._file.close()
@@ -112,10 +112,10 @@ class Checkpointing:
     def take(self, saved: Saved) -> Open | None:
         """Takes a rank's answer. Returns the checkpoint once all have answered, for then it has ended; else None."""
         open_ = self.open
-        if open_ is None:
-            raise ProtocolError(f"rank {saved.rank} has saved, but no checkpoint is open")
-        open_.missing.discard(saved.rank)
-        open_.answers[saved.rank] = saved
+        if open_ is None or saved.rank not in open_.missing:
+            raise ProtocolError(f"rank {saved.rank} has saved, but no checkpoint waits for it")
+        open_.missing.remove(saved.rank)
+        open_.answers.append(saved)
         open_.octets += saved.octets
         self.pause_s_max = max(self.pause_s_max, saved.seconds)
         if saved.fault:
@@ -164,7 +164,7 @@ class Checkpointing:
         self._rank.log.info("checkpoint %d: %.3g MB written, %.3g MB in all, %.3f s", open_.number, *mb, took_s)
 
     def _manifest(self, open_: Open) -> Manifest:
-        answers = sorted(open_.answers.values(), key=lambda one: one.rank)
+        answers = sorted(open_.answers, key=lambda one: one.rank)
         groups = [Group(group, one.rank, alive, spans) for one in answers for group, alive, spans in one.groups]
         before = total([self.before, *(one.counts for one in answers if one.counts)])
         before = before._replace(written=before.written + sum(one.rows for one in answers))

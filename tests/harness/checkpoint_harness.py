@@ -266,11 +266,17 @@ def run(prepared, made, path, resume=False, signals=None):
     if made.rows:
         job = job._replace(cluster=job.cluster._replace(buffer_bytes=2000, master_buffer_bytes=5000))
     with inner_sizes(made):
-        setup = prepare(job, schema, size_for(job, made.slaves), resume=resume)
+        setup = prepare(job, schema, ranks_of(job, made), resume=resume)
         outcome = run_local(setup, signals or SignalFlag(), Silent())
     if outcome.error is not None:
         raise outcome.error
     return outcome.summary
+
+
+def ranks_of(job, made):
+    """Where rank 0 merges the results of a single slave itself, it saves in two roles."""
+    merges = made.slaves == 1 and job.output.results == "collect" and made.seed % 2
+    return size_for(job, made.slaves) - merges
 
 
 def resume(prepared, made, path, signals=None):
@@ -590,7 +596,7 @@ def simulate(prepared, made, path, chance, resumes=False, kills=Kills(), stop=No
     if made.rows:
         job = job._replace(cluster=job.cluster._replace(buffer_bytes=2000, master_buffer_bytes=5000))
     with inner_sizes(made), mock.patch.object(mpijoin.slave.runtime, "Saver", SavesAtOnce):
-        setup = prepare(job, schema, size_for(job, made.slaves), resume=resumes)
+        setup = prepare(job, schema, ranks_of(job, made), resume=resumes)
         writers = None
         if job.output.results == "collect":
             folder, rank = setup.directory.open_results, setup.roles.collector
