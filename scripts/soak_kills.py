@@ -41,6 +41,8 @@ RANKS = range(2, 6)
 KILLS_PER_JOB = 4  # After so many kills, a job is left alone.
 END_S = 120.0  # A run that nobody kills must have ended by then.
 START_S = 2.0  # Ranks need about so long to load.
+TUPLES = (150_000, 500_000)
+SPILLING_TUPLES = (50_000, 150_000)
 WINDOWS = ("200 ms", "1500 ms")
 SPILLING_WINDOWS = ("1500 ms", "10 s")
 SCRATCH = "scratch"
@@ -56,9 +58,9 @@ class Difference(Exception):
 
 
 def job_text(chance: random.Random, spills: bool) -> str:
-    """Returns a job that runs for about a second on a few ranks. spills: whether it needs more than its memory."""
-    windows = SPILLING_WINDOWS if spills else WINDOWS
-    streams = "".join(_stream_text(name, chance, windows) for name in ("left", "right"))
+    """Returns a job that runs for a few seconds on a few ranks. spills: whether it needs more than its memory."""
+    tuples, windows = (SPILLING_TUPLES, SPILLING_WINDOWS) if spills else (TUPLES, WINDOWS)
+    streams = "".join(_stream_text(name, chance, tuples, windows) for name in ("left", "right"))
     epoch_ms = chance.choice([50, 100, 200])
     when = chance.choice(
         ["epochs = 1", "epochs = 5", 'every = "50 ms"', 'every = "300 ms"', 'every = "100 ms"\nkeep = 1']
@@ -96,14 +98,14 @@ share = {chance.choice([0.1, 0.3, 1.0])}
 cleanup = {chance.choice(['"idle"', '"end"'])}"""
 
 
-def _stream_text(name: str, chance: random.Random, windows: tuple[str, ...]) -> str:
+def _stream_text(name: str, chance: random.Random, tuples: tuple[int, ...], windows: tuple[str, ...]) -> str:
     return f"""
 [{name}]
 kind = "synthetic"
 rate = 2000
 bias = {chance.choice([0.5, 0.7])}
 domain = {chance.choice([3000, 50000])}
-tuples = {chance.choice([150_000, 500_000])}
+tuples = {chance.choice(tuples)}
 window = "{chance.choice(windows)}"
 payload_bytes = {chance.choice([0, 40])}
 disorder = "20 ms"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Iterator, Sequence
 
 import numpy as np
@@ -99,9 +98,15 @@ class Packed:
         """Iterates over the frames that it holds now, as `Run.frames` does."""
         return PackedReading(tuple(self._stretches), room or Room())
 
-    def frames_from(self, first: int) -> Iterator[np.ndarray]:
-        """Iterates over the frames from this number on. Each is valid until the next."""
-        return islice(self.frames(), first, None)
+    def frames_from(self, first: int) -> PackedReading:
+        """Iterates over the frames from this number on, as `frames` does. Those before it are not read."""
+        stretches, before = [], 0
+        for stretch in self._stretches:
+            skipped = max(0, first - before)
+            before += stretch.count
+            if skipped < stretch.count:
+                stretches.append(Stretch(stretch.pack, stretch.first + skipped, stretch.count - skipped))
+        return PackedReading(tuple(stretches), Room())
 
     def remove(self) -> None:
         """Gives its space back, as soon as its packs hold nothing else. It is empty then."""

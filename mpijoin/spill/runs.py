@@ -44,11 +44,12 @@ class Piece(NamedTuple):
 
 
 class RunFile:
-    """One file of a run. octets: of its frames and the gaps between them · is_made: it is on disk · written: so many
+    """One file of a run. first: the number of its first frame, counted from the run's beginning · octets: of its frames
+    and the gaps between them · is_made: it is on disk · written: so many
     bytes of it are · room_bytes: the file was so long before · waiting: its end, which is not written yet."""
 
-    def __init__(self, path: Path):
-        self.path, self.octets = path, 0
+    def __init__(self, path: Path, first: int):
+        self.path, self.first, self.octets = path, first, 0
         self.is_made = False
         self.written = self.room_bytes = 0
         self.waiting = bytearray()
@@ -279,7 +280,7 @@ class Run:
 
     def __len__(self) -> int:
         """How many frames it holds."""
-        return sum(map(len, self._files))
+        return self._files[-1].first + len(self._files[-1]) - self._files[0].first if self._files else 0
 
     @property
     def octets(self) -> int:
@@ -302,7 +303,8 @@ class Run:
                 self._disk.flush(self._files[-1])
                 self._grows = False
             if not self._grows:
-                self._files.append(RunFile(self._disk.scratch.folder / f"{self._name}-{self._made:04d}.run"))
+                first = self._files[-1].first + len(self._files[-1]) if self._files else 0
+                self._files.append(RunFile(self._disk.scratch.folder / f"{self._name}-{self._made:04d}.run", first))
                 self._made, self._grows = self._made + 1, True
             self._disk.append(self._files[-1], data, starts, sizes)
 
@@ -320,14 +322,17 @@ class Run:
     def frames(
         self, room: Room | None = None, last: bool = False, first: int = 0, count: int | None = None
     ) -> Reading:
-        """Closes the run, and iterates over the frames that it holds now: aligned uint8[n] each, valid until the next.
+        """Iterates over the frames that it holds now: aligned uint8[n] each, valid until the next.
 
-        room: memory to read into, some MiB · last: nobody reads them again, so each file is removed when all its frames
-        have been given out and the next one is asked for · first, count: only so many frames, from this number on.
+        room: memory to read into, some MiB · last: nobody reads them again, so the run is closed, and each file is
+        removed when all its frames have been given out and the next one is asked for · first, count: only so many
+        frames, from this number on.
         """
-        self.close()
-        stop = len(self) if count is None else first + count
-        return Reading(self._disk, self._files, tuple(self._files), room or Room(), last, first, stop)
+        self.close() if last else self.write()
+        start = first + (self._files[0].first if self._files else 0)
+        stop = start + (len(self) - first if count is None else count)
+        files = tuple(file for file in self._files if file.first < stop and start < file.first + len(file))
+        return Reading(self._disk, self._files, files, room or Room(), last, start, stop)
 
     def frames_from(self, first: int) -> Reading:
         """Iterates over the frames from this number on, as `frames` does."""
@@ -353,8 +358,8 @@ class Reading:
         first: int,
         stop: int,
     ):
-        """own: the run's list of its files, from which those are taken that are removed · files: all that there are ·
-        first, stop: which of their frames to read."""
+        """own: the run's list of its files, from which those are taken that are removed · files: those to read · first,
+        stop: which of their frames, counted as in `RunFile`."""
         self._disk, self._own, self._room, self._last = disk, own, room, last
         self._first, self._stop = first, stop
         self._place: tuple[RunFile, int] | None = None
@@ -378,11 +383,8 @@ class Reading:
             raise self._disk.damage(*self._place, str(error)) from error
 
     def _read(self, files: tuple[RunFile, ...]) -> Iterator[np.ndarray]:
-        before = 0
         for file in files:
-            first, stop = max(0, self._first - before), min(len(file), self._stop - before)
-            before += len(file)
-            for piece in file.pieces(first, stop) if first < stop else ():
+            for piece in file.pieces(max(0, self._first - file.first), min(len(file), self._stop - file.first)):
                 yield from self._read_piece(file, piece)
             if self._last and file in self._own:
                 self._own.remove(file)
