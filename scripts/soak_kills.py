@@ -39,10 +39,10 @@ from launching import ROOT, Run
 RANDOM_MOVES = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/harness/run_with_random_moves.py")]
 RANKS = range(2, 6)
 KILLS_PER_JOB = 4  # After so many kills, a job is left alone.
-END_S = 120.0  # A run that nobody kills must have ended by then.
+END_S = 240.0  # A run that nobody kills must have ended by then.
 START_S = 2.0  # Ranks need about so long to load.
 TUPLES = (150_000, 500_000)
-SPILLING_TUPLES = (50_000, 150_000)
+SPILLING_TUPLES = (20_000, 60_000)
 WINDOWS = ("200 ms", "1500 ms")
 SPILLING_WINDOWS = ("1500 ms", "10 s")
 SCRATCH = "scratch"
