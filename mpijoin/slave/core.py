@@ -98,6 +98,7 @@ class SlaveCore:
         self._joint = 1  # ... and so many of the oldest are joined together, slice by slice
         self._joint_max = joint_max
         self._idle_s, self._cleans_at_s = IDLE_S, math.inf  # if nothing comes until then
+        self._took_up_s, self._not_before_s = 0.0, -math.inf  # when it took up a group last, and may do so again
         self._messages = Messages()
         self._slices: deque[tuple[int, int]] = deque()
         self._changes: deque[Ordered | Staged] = deque()  # to be carried out between two slices
@@ -298,8 +299,9 @@ class SlaveCore:
         if self.busy or self._messages or not (self._rule and self._rule.idle and self._open_groups):
             self._cleans_at_s = math.inf
         elif self._cleans_at_s == math.inf:
-            self._cleans_at_s = now_s + self._idle_s
+            self._cleans_at_s = max(now_s + self._idle_s, self._not_before_s)
         elif now_s >= self._cleans_at_s:
+            self._took_up_s = now_s
             return self._take_up_owed()
         return [Rest(0.0 if now_s < self._alert_until_s else self._cleans_at_s - now_s)]
 
@@ -325,7 +327,9 @@ class SlaveCore:
             return [Consume(), self._save_as_it_is(self._stop, len(message.groups))]
         if self._is_within_message:
             return [Consume(), *self._end_message(), *self._next_message()]
-        self._cleans_at_s = -math.inf if event.more else math.inf
+        self._cleans_at_s = -math.inf if event.more and not self._messages else math.inf
+        if self._messages:  # They have waited for the group. Joining comes first for as long as that took.
+            self._not_before_s = 2 * event.now_s - self._took_up_s
         return [Consume(), *self._change(), *self._next_message()]
 
     def _probed(self, event: Probed) -> list[Action]:

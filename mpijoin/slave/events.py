@@ -65,11 +65,12 @@ class Spilled(NamedTuple):
 
 class Cleaned(NamedTuple):
     """A part of the clean-up is done. more: the rest has to follow · is_between: it is between two groups, so that the
-    state could be saved now · open_groups: how many groups have something on disk."""
+    state could be saved now · open_groups: how many groups have something on disk · now_s: of the run."""
 
     more: bool
     is_between: bool
-    open_groups: int = 0
+    open_groups: int
+    now_s: float
 
 
 class Rotated(NamedTuple):

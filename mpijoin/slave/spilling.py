@@ -125,9 +125,10 @@ class Spilling:
         if self.by_generations is not None:
             self.by_generations.make_way(set(groups) - set(fixed))
         more = self.spiller.clean_up(self._out, fixed)
-        self._cleanup_s += self._clock.wall_s - start_s
+        now_s = self._clock.wall_s
+        self._cleanup_s += now_s - start_s
         self._cleanup_results += self._out.found - found
-        return Cleaned(more, self.spiller.is_between, self.spiller.open_groups)
+        return Cleaned(more, self.spiller.is_between, self.spiller.open_groups, now_s)
 
     def rotate(
         self,

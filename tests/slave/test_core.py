@@ -7,10 +7,11 @@ import pytest
 
 from mpijoin.errors import ProtocolError
 from mpijoin.operators.base import Memory, Progress, Taken
-from mpijoin.slave.core import ALERT_S, PROBE_BUDGET, TRIES_MAX, SlaveCore
+from mpijoin.slave.core import ALERT_S, IDLE_S, PROBE_BUDGET, TRIES_MAX, SlaveCore
 from mpijoin.slave.events import (
     Arrived,
     Carry,
+    Cleaned,
     CleanUp,
     Consume,
     EndMessage,
@@ -372,3 +373,37 @@ def test_an_idle_slave_that_owes_results_takes_them_up_and_never_waits_for_no_ti
         assert action.seconds > 0
         now_s += action.seconds
     raise AssertionError("nothing is taken up")
+
+
+def owing():
+    """A slave that owes results of two groups, and the time at which it takes up the first."""
+    core = SlaveCore(rule=SpillRule(0.9, 0.3, "largest", 64, True))
+    core.step(SpillOrdered(1000, "largest"))
+    core.step(Spilled(False, open_groups=2))
+    return core, takes_up(core, 8.0)
+
+
+def takes_up(core, now_s):
+    """Lets time pass until the slave takes up what it owes, and returns the time."""
+    while not isinstance((action := core.step(Ticked(now_s))[0]), CleanUp):
+        now_s += action.seconds
+    return now_s
+
+
+def test_a_slave_to_which_nothing_comes_takes_up_one_group_after_the_other():
+    core, begun_s = owing()
+    assert begun_s == pytest.approx(8.0 + IDLE_S)
+    core.step(Cleaned(True, True, 2, begun_s + 1.5))
+    assert takes_up(core, begun_s + 1.5) == begun_s + 1.5
+
+
+def test_input_that_waited_for_a_group_to_be_cleaned_up_is_joined_for_as_long_before_the_next_one_is_taken_up():
+    """Otherwise every stop of a tenth of a second, such as for a checkpoint, lets input wait for a whole group."""
+    core, begun_s = owing()
+    assert core.step(message(3)) == []
+    assert core.step(Cleaned(True, False, 2, begun_s + 1.0)) == [Consume(), CleanUp()]
+    done_s = begun_s + 1.5
+    assert core.step(Cleaned(True, True, 2, done_s)) == [Consume(), Insert(0, 1)]
+    for outcome in (ALL_IN, Probed(Progress.DONE), Expired(Progress.DONE)):
+        core.step(outcome)
+    assert takes_up(core, done_s + 0.01) == pytest.approx(done_s + 1.5)
