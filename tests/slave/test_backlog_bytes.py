@@ -53,7 +53,7 @@ def test_the_sum_is_what_counting_all_anew_gives(seed):
             case 6:
                 left = len(oldest.groups) if isinstance(oldest, Unjoined) else 0
                 messages.take_out(int(chance.integers(9)), int(low > 0), deque([(low, left)] if low < left else []))
-            case 7 if oldest is not None and (isinstance(oldest, Marked) or low == len(oldest.groups)):
+            case 7 if oldest is not None:
                 messages.pop_oldest()
                 low = 0
         most = max(most, messages.backlog_bytes)
