@@ -51,8 +51,8 @@ class Checkpointing:
         saving: Sequence[int],
         resumption: Resumption | None,
     ):
-        """folder: where checkpoints go · directory: the run's · saving: the ranks that save, as often as
-        they do · resumption: where the run goes on; None where it begins."""
+        """folder: where checkpoints go · directory: the run's · saving: the ranks that save, each as often
+        as it does · resumption: where the run goes on; None where it begins."""
         resumed = resumption.manifest if resumption else None
         self._rank, self.folder, self._directory, self._keep = rank, folder, directory, job.checkpoint.keep
         self._saving, self._identity = saving, identity_of(job)

@@ -196,14 +196,14 @@ class SlaveCore:
         self._cleans_at_s = math.inf
         self.newest_epoch = max(self.newest_epoch, event.epoch)
         rows_all = int(event.rows.sum())
-        own = (event.epoch, event.octets, event.groups, event.rows, event.own, rows_all, rows_all)
+        own = (event.epoch, event.octets, event.groups, event.rows, event.own, rows_all)
         self._messages.add(Unjoined(*own, joint=event.joint))
         return [] if self.busy else self._next_message()
 
     def _resumed(self, event: Resumed) -> list[Action]:
         """Joins fresh tuples at first. They are in no message, and their groups can neither spill nor expire before."""
         rows = np.zeros(len(event.groups), np.int64)
-        self._messages.add(Unjoined(0, 0, event.groups, rows, True, 0, 0, pending=True))
+        self._messages.add(Unjoined(0, 0, event.groups, rows, True, 0, pending=True))
         return self._next_message()
 
     def _start_message(self) -> list[Action]:

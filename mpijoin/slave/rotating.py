@@ -85,7 +85,7 @@ class RotatingCore(SlaveCore):
         if len(event.groups):
             self._interrupted = self._slices, self._is_within_message
             rows = int(event.rows.sum())
-            self._messages.add_oldest(Unjoined(self.newest_epoch, 0, event.groups, event.rows, True, rows, rows))
+            self._messages.add_oldest(Unjoined(self.newest_epoch, 0, event.groups, event.rows, True, rows))
             return self._cut()
         if self._stop:
             return [self._save_here(self._stop)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -28,9 +28,12 @@ class Unjoined:
     rows: np.ndarray
     own: bool
     rows_all: int
-    rows_left: int
+    rows_left: int = field(init=False)
     pending: bool = False
     joint: bool = False
+
+    def __post_init__(self) -> None:
+        self.rows_left = self.rows_all
 
     @property
     def backlog_bytes(self) -> int:

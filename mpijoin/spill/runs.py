@@ -45,8 +45,8 @@ class Piece(NamedTuple):
 
 class RunFile:
     """One file of a run. first: the number of its first frame, counted from the run's beginning · octets: of its frames
-    and the gaps between them · is_made: it is on disk · written: so many
-    bytes of it are · room_bytes: the file was so long before · waiting: its end, which is not written yet."""
+    and the gaps between them · is_made: it is on disk · written: so many bytes of it are · room_bytes: the file was so
+    long before · waiting: its end, which is not written yet."""
 
     def __init__(self, path: Path, first: int):
         self.path, self.first, self.octets = path, first, 0
@@ -55,9 +55,10 @@ class RunFile:
         self.waiting = bytearray()
         self._starts, self._sizes = array("Q"), array("Q")
 
-    def __len__(self) -> int:
-        """How many frames there are in it."""
-        return len(self._sizes)
+    @property
+    def stop(self) -> int:
+        """The number after that of its last frame."""
+        return self.first + len(self._sizes)
 
     def add(self, octets: int, starts: Sequence[int], sizes: Sequence[int]) -> int:
         """Finds the place of further frames, which lie in so many bytes, and returns the bytes of the gap before them.
@@ -70,9 +71,9 @@ class RunFile:
         return gap
 
     def pieces(self, first: int, stop: int) -> Iterator[Piece]:
-        """Yields the frames from number `first` to before `stop`."""
-        piece = Piece([], [])
-        for start, size in zip(self._starts[first:stop], self._sizes[first:stop]):
+        """Yields the frames from number `first` to before `stop`, as far as they lie here."""
+        own, piece = slice(max(0, first - self.first), max(0, stop - self.first)), Piece([], [])
+        for start, size in zip(self._starts[own], self._sizes[own]):
             if piece.starts and start + size - piece.starts[0] > PIECE_BYTES:
                 yield piece
                 piece = Piece([], [])
@@ -280,7 +281,7 @@ class Run:
 
     def __len__(self) -> int:
         """How many frames it holds."""
-        return self._files[-1].first + len(self._files[-1]) - self._files[0].first if self._files else 0
+        return self._files[-1].stop - self._files[0].first if self._files else 0
 
     @property
     def octets(self) -> int:
@@ -303,7 +304,7 @@ class Run:
                 self._disk.flush(self._files[-1])
                 self._grows = False
             if not self._grows:
-                first = self._files[-1].first + len(self._files[-1]) if self._files else 0
+                first = self._files[-1].stop if self._files else 0
                 self._files.append(RunFile(self._disk.scratch.folder / f"{self._name}-{self._made:04d}.run", first))
                 self._made, self._grows = self._made + 1, True
             self._disk.append(self._files[-1], data, starts, sizes)
@@ -331,7 +332,7 @@ class Run:
         self.close() if last else self.write()
         start = first + (self._files[0].first if self._files else 0)
         stop = start + (len(self) - first if count is None else count)
-        files = tuple(file for file in self._files if file.first < stop and start < file.first + len(file))
+        files = tuple(file for file in self._files if file.first < stop and start < file.stop)
         return Reading(self._disk, self._files, files, room or Room(), last, start, stop)
 
     def frames_from(self, first: int) -> Reading:
@@ -384,7 +385,7 @@ class Reading:
 
     def _read(self, files: tuple[RunFile, ...]) -> Iterator[np.ndarray]:
         for file in files:
-            for piece in file.pieces(max(0, self._first - file.first), min(len(file), self._stop - file.first)):
+            for piece in file.pieces(self._first, self._stop):
                 yield from self._read_piece(file, piece)
             if self._last and file in self._own:
                 self._own.remove(file)

@@ -12,7 +12,7 @@ from mpijoin.slave.slices import Messages, Unjoined
 
 def message_of(rows, octets=100, groups=(3, 5)):
     rows = np.array(rows)
-    return Unjoined(0, octets, np.array(groups), rows, False, int(rows.sum()), int(rows.sum()))
+    return Unjoined(0, octets, np.array(groups), rows, False, int(rows.sum()))
 
 
 def test_a_message_takes_less_when_a_part_of_it_is_joined_or_leaves():
