@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Iterator
 
@@ -81,6 +82,16 @@ def touch_heap(octets: int) -> None:
     pieces = [np.empty(HEAP_PIECE_BYTES, np.uint8) for _ in range(octets // HEAP_PIECE_BYTES)]
     for piece in pieces:
         piece[:: os.sysconf("SC_PAGE_SIZE")] = 0
+
+
+def use_small_pages() -> None:
+    """Makes NumPy ask for no huge pages from now on. What has been touched stays as it is.
+
+    A virtual machine may have given its free huge pages back to its host, and takes milliseconds to get one again.
+    Small pages come from memory that was in use a moment ago. Where NumPy has no such setting, the run is only slower.
+    """
+    with suppress(ImportError, AttributeError):
+        import_module("numpy._core.multiarray")._set_madvise_hugepage(False)
 
 
 def unmap_unchanged(library: str) -> None:

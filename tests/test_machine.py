@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mpijoin import machine
 from mpijoin.machine import core_count, processor_model
 
@@ -83,3 +85,29 @@ def test_pages_of_a_library_that_are_as_in_its_file_are_dropped_and_come_back():
     )
     other_kb, dropped_kb, total = map(int, done.stdout.split())
     assert other_kb <= 1024 and dropped_kb > 20_000 and total == 5, done.stderr
+
+
+ADVICE = """
+import numpy as np
+from mpijoin.machine import use_small_pages
+
+def asks_for_huge_pages():
+    array = np.empty(64 << 20, np.uint8)  # too large for the heap: it has a mapping of its own
+    address, own = array.ctypes.data + array.nbytes // 2, False
+    for line in open("/proc/self/smaps"):
+        first, _, rest = line.partition(" ")
+        if not first.endswith(":"):
+            low, high = (int(end, 16) for end in first.split("-"))
+            own = low <= address < high
+        elif own and first == "VmFlags:":
+            return "hg" in rest.split()
+
+print(asks_for_huge_pages(), use_small_pages(), asks_for_huge_pages())
+"""
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").is_dir(), reason="the kernel has no huge pages")
+def test_numpy_asks_for_no_huge_pages_once_told():
+    environ = dict(os.environ, NUMPY_MADVISE_HUGEPAGE="1")
+    done = subprocess.run([sys.executable, "-c", ADVICE], env=environ, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["True", "None", "False"], done.stderr

@@ -28,7 +28,7 @@ from mpijoin.launch.provenance import own_command, provenance, resume_command
 from mpijoin.launch.setup import RunSetup, merged_schemas
 from mpijoin.launch.summary import RunOutcome, summarize, summary_text
 from mpijoin.limits import named
-from mpijoin.machine import KEPT_BYTES, keep_freed_memory, touch_heap, unmap_unchanged
+from mpijoin.machine import KEPT_BYTES, keep_freed_memory, touch_heap, unmap_unchanged, use_small_pages
 from mpijoin.messages import Stop
 from mpijoin.policy import first_active
 from mpijoin.producer.runtime import Producer
@@ -172,6 +172,9 @@ def _ready(rank: Rank, setup: RunSetup) -> float:
     compile_s = _ready_kernels(rank, setup, role)
     if not touches_first:
         touch_heap(heap_bytes)
+    if len(setup.roles.producers) > 1 and rank.number in setup.roles.producers:
+        # Those that are ahead keep more rows than there is touched memory, each of them.
+        use_small_pages()
     for line in setup.chosen:
         rank.log.info("%s", line)
     restarts = os.environ.get("SLURM_RESTART_COUNT")
