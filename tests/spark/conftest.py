@@ -7,5 +7,6 @@ from mpijoin.pipeline.session import spark_session
 
 @pytest.fixture(scope="session")
 def spark():
-    with spark_session("tests", "local[2]") as session:
+    # What Spark cannot compile fails here. Elsewhere it would say so at length, and go on many times as slowly.
+    with spark_session("tests", "local[2]", {"spark.sql.codegen.fallback": "false"}) as session:
         yield session

@@ -126,7 +126,9 @@ def accused(rules: Rules) -> DataFrame:
         REASON: F.when(broken, col(BROKEN)).when(bad, reason),
         BEYOND: F.when(beyond_ns(col(US), col(SUB)), rules.beyond),
     }
-    rows = rules.frame.where(col(SKIP).isNull() & (bad | F.coalesce(beyond_ns(col(US), col(SUB)), F.lit(False))))
+    is_wanted = col(SKIP).isNull() & (bad | F.coalesce(beyond_ns(col(US), col(SUB)), F.lit(False)))
+    # This holds for every row. A ROW that nobody asks for would be left out, and could not hold up the filter.
+    rows = rules.frame.where(is_wanted & (col(ROW) >= 0))
     values = [value.alias(name) for name, value in rules.values.items()]
     place = [col(FILE), col(FILE_ID), col(BLOCK), col(ROW), col(US)]
     return rows.select(
