@@ -85,7 +85,11 @@ def _start(settings: Mapping[str, str], stack: ExitStack) -> Any:
     try:
         gateway = stack.enter_context(java_process(conf))
         with _own_interrupt():
-            return SparkSession(SparkContext(conf=conf, gateway=gateway))
+            spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
+        # pyspark asks Java for this class with every expression that it makes, and Java searches many packages for it.
+        # In a short command that takes longer than to plan all queries.
+        gateway.jvm.functions = gateway.jvm.functions
+        return spark
     except (PySparkException, Py4JError, RuntimeError, OSError) as error:
         raise LaunchError(
             f"Spark does not start with master {settings['spark.master']}: {_first_line(error)}"
