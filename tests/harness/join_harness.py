@@ -1,6 +1,7 @@
 """What the operator's tests share: tuples as plain Python values, a driver of WindowJoin, and a walk over its state."""
 
 from collections import Counter
+from operator import lt
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,11 @@ RUNNING = (
 
 def fallen_counts(before, now):
     """Returns the totals in RUNNING that have fallen between two looks at an operator."""
-    return [name for name in RUNNING if np.any(np.less(getattr(now, name), getattr(before, name)))]
+    return [name for name in RUNNING if any(map(lt, listed(getattr(now, name)), listed(getattr(before, name))))]
+
+
+def listed(total):
+    return total if isinstance(total, tuple) else (total,)
 
 
 class Stored(NamedTuple):
@@ -143,10 +148,7 @@ class Harness:
         for time, count in zip(*(side.tolist() for side in times_of(self.out, self.operator))):
             self.later_times[time] += count
         if self.out.keep is Keep.SLOT_IDS:
-            sides = [
-                [None if slot == st.NONE else self.read(i, slot) for slot in side.tolist()]
-                for i, side in enumerate(self.out.filled)
-            ]
+            sides = [self.read_all(i, side.tolist()) for i, side in enumerate(self.out.filled)]
             self.pairs += list(zip(*sides))
         self.out.clear()
 
@@ -173,6 +175,11 @@ class Harness:
 
     def read(self, stream, slot):
         return read_tuple(self.state, self.streams[stream], slot)
+
+    def read_all(self, stream, slots):
+        """Returns the tuples with these slot ids. Most are in many results, but each is read once."""
+        found = {slot: None if slot == st.NONE else self.read(stream, slot) for slot in set(slots)}
+        return [found[slot] for slot in slots]
 
     def row_pairs(self):
         return Counter(tuple(None if row is None else row.row for row in pair) for pair in self.pairs)

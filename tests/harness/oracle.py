@@ -104,17 +104,18 @@ def grouped(rows):
 def combinations(lists, windows):
     """Returns the rows of all results that consist of one (time, row) of each list.
 
-    Results grow stream by stream, and one is dropped as soon as its latest row comes after its first deadline.
+    Results grow stream by stream. A row joins them if it comes no later than their first deadline, and their latest row
+    no later than its own. It does not wait for less than no time, so it is not too late for itself.
     """
     found = [((), -FOREVER, FOREVER)]  # Each has its rows, its latest time and its first deadline.
     for own, window in zip(lists, windows):
         waits = FOREVER if window is None else window
-        longer = [
+        found = [
             ((*rows, row), max(latest, time), min(deadline, time + waits))
             for rows, latest, deadline in found
             for time, row in own
+            if time <= deadline and latest <= time + waits
         ]
-        found = [one for one in longer if one[1] <= one[2]]
     return [rows for rows, _, _ in found]
 
 

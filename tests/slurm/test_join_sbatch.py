@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from slurm_jobs import ended, run_job, submitted
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,11 +19,7 @@ pytestmark = pytest.mark.slow
 
 def submit(folder: Path, *arguments: str) -> tuple[int, str]:
     """Submits join.sbatch from `folder` with four ranks and waits; returns the exit code and the job's log."""
-    environment = os.environ | {"MPIJOIN_ENVIRONMENT": sys.prefix}
-    command = ["sbatch", "--wait", "-n", "4", "-t", "5", "-o", "job.log", str(ROOT / "slurm/join.sbatch"), *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
-    log = folder / "job.log"
-    return done.returncode, log.read_text() if log.exists() else done.stderr
+    return run_job(folder, "-n", "4", "-t", "5", str(ROOT / "slurm/join.sbatch"), *arguments)
 
 
 def write_job(folder: Path, data: str) -> None:
@@ -47,22 +44,11 @@ def test_nothing_of_the_callers_environment_is_needed(tmp_path):
     write_job(tmp_path, str(ROOT / "tests/data/italy_picks"))
     site = f"export MPIJOIN_ENVIRONMENT={sys.prefix} SLURM_TMPDIR={os.environ['SLURM_TMPDIR']}\n"
     (tmp_path / "mpijoin-site.sh").write_text(site)
-    command = [
-        "sbatch",
-        "--wait",
-        "--export=NONE",
-        "-J",
-        "picks",
-        "-n",
-        "3",
-        "-t",
-        "5",
-        str(ROOT / "slurm/join.sbatch"),
-        "job.toml",
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    options = ["--export=NONE", "-J", "picks", "-n", "3", "-t", "5"]
+    number = submitted(tmp_path, *options, str(ROOT / "slurm/join.sbatch"), "job.toml")
+    _, code = ended(number)
     (log,) = tmp_path.glob("picks-*.log")
-    assert done.returncode == 0 and "site settings from" in log.read_text(), done.stderr + log.read_text()
+    assert code == 0 and "site settings from" in log.read_text(), log.read_text()
     summary = json.loads((tmp_path / "out/summary.json").read_text())
     assert (summary["ranks"], summary["results"]) == (3, 32_799)
 

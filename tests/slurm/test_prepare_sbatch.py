@@ -2,14 +2,13 @@
 
 import os
 import re
-import subprocess
-import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+
+from slurm_jobs import run_job, slurm, submitted, wait_for
 
 ROOT = Path(__file__).parents[2]
 JOB = """
@@ -27,22 +26,7 @@ pytestmark = pytest.mark.slow
 
 def submit(folder, nodes, *arguments):
     """Submits prepare.sbatch from `folder` and waits; returns the exit code and the job's log."""
-    command = [
-        "sbatch",
-        "--wait",
-        "-N",
-        str(nodes),
-        "-t",
-        "5",
-        "-o",
-        "job.log",
-        str(ROOT / "slurm/prepare.sbatch"),
-        *arguments,
-    ]
-    environment = os.environ | {"MPIJOIN_ENVIRONMENT": sys.prefix}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
-    log = folder / "job.log"
-    return done.returncode, log.read_text() if log.exists() else done.stderr
+    return run_job(folder, "-N", str(nodes), "-t", "5", str(ROOT / "slurm/prepare.sbatch"), *arguments)
 
 
 def processes_with(*words):
@@ -79,31 +63,16 @@ def nothing_is_left(folder):
 
 def test_a_cancelled_job_leaves_nothing(tmp_path):
     (tmp_path / "job.toml").write_text(JOB.replace("5000", "50_000_000"))
-    command = ["sbatch", "--parsable", "-N", "2", "-t", "5", "-o", "job.log", str(ROOT / "slurm/prepare.sbatch")]
-    environment = os.environ | {"MPIJOIN_ENVIRONMENT": sys.prefix}
+    options = ["-N", "2", "-t", "5", "-o", "job.log"]
     arguments = ["generate", "job.toml", "-o", "streams"]
-    number = subprocess.run(
-        [*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
-    ).stdout.strip()
+    number = submitted(tmp_path, *options, str(ROOT / "slurm/prepare.sbatch"), *arguments)
     log = tmp_path / "job.log"
-    wait_until(lambda: log.exists() and "left: writing" in log.read_text())
-    subprocess.run(["scancel", number], check=True, timeout=60)
-    wait_until(
-        lambda: (
-            number
-            not in subprocess.run(["squeue", "-h", "-o", "%i"], capture_output=True, text=True, timeout=60).stdout
-        )
-    )
+    wait_for(lambda: log.exists() and "left: writing" in log.read_text(), "first file")
+    slurm("scancel", number)
+    wait_for(lambda: number not in slurm("squeue", "-h", "-o", "%i"), "end of the job")
     assert "mpijoin: stopped by SIGTERM" in log.read_text() and not (tmp_path / "streams").exists()
     assert nothing_is_left(tmp_path)
     assert not processes_with(str(tmp_path))
-
-
-def wait_until(is_so):
-    deadline_s = time.monotonic() + 240
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.2)
 
 
 def test_exit_code_and_message_are_handed_on(tmp_path):

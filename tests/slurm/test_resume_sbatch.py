@@ -2,16 +2,15 @@
 undisturbed run."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+
+from slurm_jobs import ended, fields, slurm, submitted, wait_for
 
 ROOT = Path(__file__).parents[2]
 STREAM = 'kind = "synthetic"\nrate = 1000\ntuples = 60_000\ndomain = 3000\nwindow = "2 s"\n'
@@ -30,26 +29,14 @@ epochs = 1
 path = "out"
 """
 PACED = ("--set", "run.speed=0.5")  # two minutes: longer than any test waits for it
-WAIT_S = 240.0
-ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"}
 
 pytestmark = pytest.mark.slow
 
 
-def slurm(*command, cwd=None, **environment):
-    """Runs a command of Slurm's, or one that submits; returns what it says."""
-    environ = os.environ | {"MPIJOIN_ENVIRONMENT": sys.prefix} | environment
-    done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def submit(folder, ranks, *arguments, **environment):
     """Submits join.sbatch with job.toml from `folder`; returns the job's number."""
-    options = ["--parsable", "-n", str(ranks), "-t", "30", "-o", "%j.log"]
-    return slurm(
-        "sbatch", *options, str(ROOT / "slurm/join.sbatch"), "job.toml", *arguments, cwd=folder, **environment
-    ).strip()
+    options = ["-n", str(ranks), "-t", "30", "-o", "%j.log"]
+    return submitted(folder, *options, str(ROOT / "slurm/join.sbatch"), "job.toml", *arguments, **environment)
 
 
 def submit_chain(folder, links, *arguments):
@@ -57,29 +44,6 @@ def submit_chain(folder, links, *arguments):
     options = ["--links", str(links), "-n", "3", "-t", "30", "-o", "%j.log"]
     said = slurm(str(ROOT / "slurm/chain.sh"), *options, "job.toml", *arguments, cwd=folder)
     return re.search(r"submitted ([\d ]+);", said)[1].split()
-
-
-def fields(number):
-    """What Slurm knows of a job."""
-    return dict(re.findall(r"(\w+)=(\S*)", slurm("scontrol", "show", "job", number)))
-
-
-def wait_for(ready, what):
-    deadline_s = time.monotonic() + WAIT_S
-    while not (found := ready()):
-        assert time.monotonic() < deadline_s, f"no {what} after {WAIT_S} s"
-        time.sleep(0.2)
-    return found
-
-
-def ended(number):
-    """Waits for a job's end; returns its state and exit code."""
-
-    def end():
-        known = fields(number)
-        return (known["JobState"], int(known["ExitCode"].split(":")[0])) if known["JobState"] in ENDED else None
-
-    return wait_for(end, f"end of job {number}")
 
 
 def wait_until_saved(out, checkpoint):

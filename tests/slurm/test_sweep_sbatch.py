@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+
+from slurm_jobs import slurm, wait_for
 
 ROOT = Path(__file__).parents[2]
 JOB = """
@@ -33,7 +34,6 @@ ranks = 3
 "cluster.partitions" = [5, 50]
 "inject.fail" = [{}, {"1" = 0}]
 """
-WAIT_S = 240
 
 pytestmark = pytest.mark.slow
 
@@ -45,10 +45,7 @@ def sweep(folder, *arguments):
 
 
 def wait_until_done():
-    deadline_s = time.monotonic() + WAIT_S
-    while subprocess.run(["squeue", "-h"], capture_output=True, text=True, timeout=60).stdout.strip():
-        assert time.monotonic() < deadline_s, "the array does not end"
-        time.sleep(0.5)
+    wait_for(lambda: not slurm("squeue", "-h").strip(), "end of the array")
 
 
 def test_an_array_runs_the_points_and_a_second_one_those_that_failed(tmp_path):
