@@ -29,8 +29,10 @@ fast=(
     tests/test_api.py tests/test_cli.py
     "tests/mpi/test_engine_mpi.py::test_any_number_of_ranks_gives_the_same[4-collect]"
 )
-# Runs that are broken and timed on purpose want the machine for themselves; all other tests share it.
-alone=(tests/mpi tests/scenarios tests/slurm)
+# Tests that start ranks come when all others are done, and kernels are compiled. Much of their time goes by while ranks
+# start one by one, or Slurm does, so two run at a time. Those that are timed want the machine for themselves.
+ranks=(tests/mpi tests/slurm)
+timed=(tests/mpi/test_failures.py tests/scenarios)
 
 failed=0
 shared=(python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile)
@@ -40,8 +42,9 @@ case "${1:-}" in
         mypy || failed=$?
         ;;&
     "")
-        "${shared[@]}" "${alone[@]/#/--ignore=}" || failed=$?
-        python -m pytest "${alone[@]}" || failed=$?
+        "${shared[@]}" "${ranks[@]/#/--ignore=}" "${timed[@]/#/--ignore=}" || failed=$?
+        python -m pytest --numprocesses 2 --dist loadfile "${ranks[@]}" "${timed[@]/#/--ignore=}" || failed=$?
+        python -m pytest "${timed[@]}" || failed=$?
         ;;
     --fast) "${shared[@]}" "${fast[@]}" || failed=$? ;;
     *) python -m pytest "$@" || failed=$? ;;
