@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from numpy._core.multiarray import _set_madvise_hugepage
 
+import mpijoin
 from mpijoin import machine
 from mpijoin.machine import core_count, processor_model
 
@@ -111,3 +113,16 @@ def test_numpy_asks_for_no_huge_pages_once_told():
     environ = dict(os.environ, NUMPY_MADVISE_HUGEPAGE="1")
     done = subprocess.run([sys.executable, "-c", ADVICE], env=environ, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["True", "None", "False"], done.stderr
+
+
+@pytest.mark.parametrize("producers", [1, 2])
+def test_only_several_producers_ask_for_small_pages(producers):
+    """Ranks are threads of this process here, so what one sets can be seen afterwards."""
+    stream = {"kind": "synthetic", "tuples": 500, "window": "1 s"}
+    cluster = {"producers": producers, "partitions": 4}
+    before = _set_madvise_hugepage(True)
+    try:
+        mpijoin.run({"left": stream, "right": stream, "cluster": cluster, "output": {"results": "count"}}, slaves=1)
+        assert _set_madvise_hugepage(True) == (producers == 1)
+    finally:
+        _set_madvise_hugepage(before)
