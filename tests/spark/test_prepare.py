@@ -6,6 +6,7 @@ import doctest
 import gzip
 import itertools
 import json
+import random
 import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -24,8 +25,9 @@ import mpijoin
 from mpijoin.cli import main
 from mpijoin.pipeline.prepare import order, read, report, scan, times
 from mpijoin.pipeline.prepare.conf import conf_set
-from mpijoin.pipeline.prepare.files import find_source
+from mpijoin.pipeline.prepare.files import Source, find_source
 from mpijoin.pipeline.prepare.options import Wanted
+from mpijoin.pipeline.prepare.quotes import open_quote
 from mpijoin.pipeline.prepare.schema import find_columns
 
 DATA = "tests/data/italy_picks"
@@ -107,8 +109,9 @@ def test_hostile_csv(prepare):
 
 def test_lines_of_10_mb(prepare):
     long = "x" * 10_000_000
-    left = prepare({"a.csv": f'ts,v\n2,"{long}"\n1,y\n0,{long},\n'}, "--unit", "s")
-    assert [(time, len(v)) for time, v in left.rows] == [(at(1), 1), (at(2), 10_000_000)]
+    quotes = '""' * 200_000
+    left = prepare({"a.csv": f'ts,v\n2,"{long}"\n1,y\n0,{long},\n3,"{quotes}"\n'}, "--unit", "s")
+    assert [(time, len(v)) for time, v in left.rows] == [(at(1), 1), (at(2), 10_000_000), (at(3), 200_000)]
     assert len(left.rejected[0]["raw"]) == 10_000_003
     left = prepare({"a.jsonl": json.dumps({"ts": 1, "v": long})}, "--unit", "s", out="json")
     assert left.rows == [(at(1), long)]
@@ -129,17 +132,25 @@ def test_lines_split_at_delimiters_are_read_as_the_parser_reads_them(spark, tmp_
     options = {name: str(value) for name, value in read._csv_options(source).items()}
     by_parser = F.from_csv(read.col(read.LINE), read._csv_schema(source).simpleString(), options).alias("row")
     fields = [*map(read.col, "abc"), read.col(read.BROKEN).isNotNull()]
+    # One field more is a field of its own, unless a quote before it is open.
+    longer = F.concat(read.LINE, F.lit(f"{delimiter}more"))
+    by_parser_of_longer = F.from_csv(longer, ",".join(f"f{i} string" for i in range(14)), options)
     with conf_set(spark):
         rows = frame.where(f"{read.SKIP} is null").select(
-            by_parser, F.array(*[field.cast("string") for field in fields])
+            by_parser, F.array(*[field.cast("string") for field in fields]), by_parser_of_longer
         )
-        found = [(row, fields) for row, fields in rows.collect()]
+        found, broken, opened = [], [], []
+        for row, fields, longer in rows.collect():
+            found.append((row, fields))
+            opened.append("more" not in tuple(longer))
+            broken.append(row[3] is not None or opened[-1])
     assert len(found) > 3000 and sum('"' not in str(fields) for _, fields in found) > 1000
     whole = [(row[:3], fields[:3]) for row, fields in found if fields[3] == "false"]
     # The parser may lose a NUL in the last field of a line, which we keep.
     without_nul = [[[value and value.replace("\0", "") for value in side] for side in both] for both in whole]
     assert all(fields == row for row, fields in without_nul) and len(whole) > 600
-    assert [row[3] is not None for row, _ in found] == [fields[3] == "true" for _, fields in found]
+    assert broken == [fields[3] == "true" for _, fields in found]
+    assert sum(is_open and row[3] is None for (row, _), is_open in zip(found, opened)) > 100
 
 
 def test_line_breaks_between_quotes(prepare):
@@ -780,3 +791,41 @@ def test_real_data_from_text_to_a_verified_run(prepare, tmp_path):
         and done.summary["streams"]["left"]["late"] == done.summary["streams"]["right"]["late"] == 0
     )
     assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+def test_a_quote_that_is_never_closed(prepare, tmp_path):
+    """Spark's parser would close it at the file's end, without a word."""
+    cut = b'ts,k,v\n1,a,"x\ny"\n2,b,z\n3,c,"said\n""so""\n'
+    for name, content in ("a.csv", cut), ("b.csv.gz", gzip.compress(cut)):
+        error = prepare({name: content}, "--unit", "s", "--multiline", code=2)
+        assert f"{name}:5: the quote that opens here is not closed" in error and not (tmp_path / "out").exists()
+    error = prepare({"c.csv.gz": gzip.compress(cut)[:-20]}, "--unit", "s", "--multiline", code=2)
+    assert "c.csv.gz: cannot be unpacked" in error
+    left = prepare({"a.csv": cut + b'"'}, "--unit", "s", "--multiline")
+    assert [row[1:] for row in left.rows] == [("a", "x\ny"), ("b", "z"), ("c", 'said\n"so"\n')]
+    left = prepare({"a.csv": cut}, "--unit", "s", "--overwrite")
+    assert left.rows == [(at(2), "b", "z")] and [row["line"] for row in left.rejected] == [2, 3, 5, 6]
+    assert left.rejected[2]["reason"] == "line: a quote is not closed (line breaks between quotes need --multiline)"
+
+
+def test_quotes_are_closed_where_the_parser_closes_them(spark, tmp_path):
+    """Spark's parser, with a further row behind each file: the quote is open if that row is not read as one."""
+    rng, opened = random.Random(7), Counter()
+    for delimiter in ",", "¦":
+        texts = {}
+        for number in range(400):
+            letters = f'""{delimiter}\n\r ax{delimiter.encode().decode("latin-1")}'
+            texts[tmp_path / f"{ord(delimiter)}_{number}.csv"] = "".join(rng.choices(letters, k=rng.randrange(14)))
+        for path, text in texts.items():
+            path.write_text(f"{text}\nlast{delimiter}row\n", encoding="utf-8", newline="")
+        options = read.multiline_options(Source("csv", (), (), 0, ("a", "b"), delimiter=delimiter))
+        with conf_set(spark, {"spark.sql.files.openCostInBytes": "1b"}):
+            rows = spark.read.schema("a string, b string").options(**options, header=False).csv([*map(str, texts)])
+            rows = rows.select("a", "b", F.input_file_name(), F.monotonically_increasing_id().alias("row"))
+            last = {file.rsplit("/")[-1]: values for *values, file, _ in rows.orderBy("row").collect()}
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8", newline="")
+            closed = open_quote(str(path), delimiter) is None
+            assert closed == (last[path.name] == ["last", "row"]), repr(text)
+            opened[closed] += 1
+    assert min(opened.values()) > 100

@@ -13,8 +13,10 @@ from mpijoin.errors import EXIT_DONE, InputError, JobError, MpijoinError
 from mpijoin.pipeline.aside import OPEN, written_aside
 from mpijoin.pipeline.configuration import add_spark_arguments
 from mpijoin.pipeline.prepare.conf import SETTINGS, conf_set
-from mpijoin.pipeline.prepare.files import Source, damaged_archive, find_source
-from mpijoin.pipeline.prepare.options import FORMATS, PRECISIONS, UNIT_NS, Wanted, column_faults, wanted_of
+from mpijoin.pipeline.prepare.files import Source, find_source
+from mpijoin.pipeline.prepare.options import CSV, FORMATS, PRECISIONS, UNIT_NS, Wanted, column_faults, wanted_of
+from mpijoin.pipeline.prepare.packed import check_archives
+from mpijoin.pipeline.prepare.quotes import check_quotes
 from mpijoin.pipeline.session import plain_errors, spark_session
 from mpijoin.progress import Teller
 
@@ -92,6 +94,9 @@ def main_prepare(options: argparse.Namespace) -> int:
     if source.names:
         check_columns(wanted, list(source.names))
     teller = Teller("prepare", options.quiet)
+    if wanted.multiline and source.format == CSV:
+        teller.say("looking whether all quotes are closed")
+        check_quotes(source.paths, source.delimiter)
     teller.say(f"{plural(len(source.paths), 'file')} of {source.format}; starting Spark")
     start_s = time.monotonic()
     session = spark_session("prepare", options.master, SETTINGS, options.conf, options.quiet)
@@ -185,7 +190,6 @@ def readable(source: Source) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, MpijoinError) as error:
-        damaged = None if isinstance(error, (JobError, InputError)) else damaged_archive(source.paths)
-        if damaged is not None:
-            raise InputError(damaged) from error
+        if not isinstance(error, (JobError, InputError)):
+            check_archives(source.paths)
         raise

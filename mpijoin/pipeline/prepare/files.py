@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import bz2
 import csv
 import glob
-import gzip
 import io
 import os
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Callable, Sequence
+from typing import Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +17,7 @@ from mpijoin.config.units import show
 from mpijoin.data.files import decoding, first_line
 from mpijoin.errors import InputError
 from mpijoin.pipeline.prepare.options import CSV, FORMATS, JSONL, OWN_PREFIX, PARQUET, Wanted
+from mpijoin.pipeline.prepare.packed import PACKED, unpacked
 
 SUFFIXES = {
     ".csv": CSV,
@@ -30,7 +28,6 @@ SUFFIXES = {
     ".parquet": PARQUET,
     ".pq": PARQUET,
 }
-PACKED: dict[str, Callable[[str], io.BufferedIOBase]] = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File}
 TABBED = ".tsv"
 HEAD_MAX = 16 << 20
 ARRAY_HINT = (
@@ -139,9 +136,8 @@ def _several(paths: Sequence[str]) -> str:
 
 def head_line(path: str) -> str:
     """The first line that is not blank, without a byte order mark; "" where there is none."""
-    opened = PACKED.get(os.path.splitext(path)[1].lower(), lambda path: open(path, "rb"))
     try:
-        with opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=None) as text:
+        with unpacked(path) as file, io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=None) as text:
             line = "\n"
             while line and not line.strip():
                 line = text.readline(HEAD_MAX)
@@ -207,19 +203,3 @@ def _parquet_source(paths: Sequence[str], schemas: Sequence[pa.Schema]) -> Sourc
 def spark_path(path: str) -> str:
     """The path, with a backslash before each letter that Spark would take for part of a glob."""
     return "".join("\\" + letter if letter in "{}[]*?\\" else letter for letter in path)
-
-
-
-def damaged_archive(paths: Sequence[str]) -> str | None:
-    """The first packed file that does not unpack to its end, and why. Spark says only that there is one. None if all
-    do."""
-    for path in paths:
-        opened = PACKED.get(os.path.splitext(path)[1].lower())
-        try:
-            if opened is not None:
-                with opened(path) as file:
-                    while file.read(HEAD_MAX):
-                        pass
-        except (OSError, EOFError, zlib.error) as error:
-            return f"{path}: cannot be unpacked: {first_line(error)}"
-    return None

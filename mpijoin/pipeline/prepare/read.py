@@ -31,6 +31,8 @@ SKIP = "__skip"  # HEADER, BLANK: a line that is meant to be no row; null: any o
 LINE = "__line"  # as it is in the file, without what ends it
 HEADER, BLANK = 3, 4
 QUOTE = '"'
+MULTILINE_HINT = " (line breaks between quotes need --multiline)"
+OPEN_QUOTE = f"line: a quote is not closed{MULTILINE_HINT}"
 LATIN = "ISO-8859-1"  # in which every byte is a letter
 REPLACEMENT = "\ufffd"
 BLANKS = "".join(map(chr, range(33)))
@@ -105,12 +107,14 @@ def _csv(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: 
         name: F.coalesce(row.getField(_anonymous(i)), _unquoted(F.get(fields, F.lit(i))))
         for i, name in enumerate(source.names)
     }
-    broken = row.getField(CORRUPT).isNotNull() | (F.array_size(fields) != len(source.names))
+    misfit = row.getField(CORRUPT).isNotNull() | (F.array_size(fields) != len(source.names))
+    broken = F.when(row.isNotNull() & ~_is_closed(line, delimiter), F.lit(OPEN_QUOTE))
+    broken = broken.when(misfit, F.lit(_wanted_fields(source, wanted)))
     frame = frame.select(
         *[value.alias(name) for name, value in values.items()],
         *map(col, (FILE, FILE_ID, BLOCK, LINE)),
         _skip(source.headers).alias(SKIP),
-        F.when(broken, F.lit(_wanted_fields(source, wanted))).alias(BROKEN),
+        broken.alias(BROKEN),
     )
     return Raw(
         frame.withColumn(FOREIGN, _is_foreign(source.names)), columns.types, _shown_line(), _untyped(source, wanted)
@@ -127,6 +131,14 @@ def _is_simple(line: Column, delimiter: str) -> Column:
     quoted_field = f'(?<![^{delimiter}])"[^"{delimiter}]*"(?![^{delimiter}])'
     is_simple = ~F.contains(line, F.lit(QUOTE)) | line.rlike(f'^[^"]*(?:{quoted_field}[^"]*)*+$')
     return (line > QUOTE) & is_simple
+
+
+def _is_closed(line: Column, delimiter: str) -> Column:
+    """True for a line of CSV whose quotes are all closed, as Spark's parser sees them, which closes an open one itself
+    where the line ends. delimiter: as a regular expression."""
+    rest = f"[^{delimiter}]*+"
+    field = f'(?:"[^"]*+(?:""[^"]*+)*+"{rest}|(?!"){rest})'
+    return line.rlike(f"^{field}(?:{delimiter}{field})*+$")
 
 
 def _unquoted(field: Column) -> Column:
@@ -182,15 +194,19 @@ def _shown_line() -> Column:
 
 
 def _wanted_fields(source: Source, wanted: Wanted) -> str:
-    hint = "" if wanted.multiline else " (line breaks between quotes need --multiline)"
+    hint = "" if wanted.multiline else MULTILINE_HINT
     return f"line: got fewer or more fields than the header, wanted {len(source.names)}{hint}"
 
 
+def multiline_options(source: Source) -> dict[str, Any]:
+    """How Spark reads CSV with line breaks between quotes. Lines end with LF, before which a CR may stand: what a
+    reader guesses from the first line is wrong where they are mixed."""
+    return {**_csv_options(source), "multiLine": True, "lineSep": "\n", "encoding": "UTF-8"}
+
+
 def _multiline(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: Columns) -> Raw:
-    """Lines end with LF, before which a CR may stand: what a reader guesses from the first line is wrong where they are
-    mixed."""
-    options = {**_csv_options(source), "header": True, "multiLine": True, "lineSep": "\n", "encoding": "UTF-8"}
-    frame = spark.read.schema(_csv_schema(source)).options(**options).csv(paths).select("*", *_place())
+    options = multiline_options(source)
+    frame = spark.read.schema(_csv_schema(source)).options(**options, header=True).csv(paths).select("*", *_place())
     values = {name: col(_anonymous(i)) for i, name in enumerate(source.names)}
     last = source.names[-1]
     values[last] = F.nullif(F.regexp_replace(values[last], "\r$", ""), F.lit(""))
