@@ -47,7 +47,7 @@ def helpers(use: Use) -> Iterator[int]:
 
 def main() -> None:
     number, words = sys.argv[1:]
-    sets = sets_of("slave", Use(*(word == "1" for word in words)))[::-1]
+    sets = sets_of("slave", Use(*(word == "1" for word in words)))
     first = int(number) % len(sets)
     prepare(sets[first:] + sets[:first])
 

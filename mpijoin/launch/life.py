@@ -26,9 +26,10 @@ from mpijoin.launch import warmup
 from mpijoin.launch.memory import memory_of_slave
 from mpijoin.launch.provenance import own_command, provenance, resume_command
 from mpijoin.launch.setup import RunSetup, merged_schemas
+from mpijoin.launch.sharing import help_out
 from mpijoin.launch.summary import RunOutcome, summarize, summary_text
 from mpijoin.limits import named
-from mpijoin.machine import KEPT_BYTES, keep_freed_memory, touch_heap, unmap_unchanged, use_small_pages
+from mpijoin.machine import KEPT_BYTES, core_count, keep_freed_memory, touch_heap, unmap_unchanged, use_small_pages
 from mpijoin.messages import Stop
 from mpijoin.policy import first_active
 from mpijoin.producer.runtime import Producer
@@ -195,6 +196,9 @@ def _ready_kernels(rank: Rank, setup: RunSetup, role: str) -> float:
             compile_s += warmup.warm_up_condition(setup.job, setup.schema)
         if rank.number in setup.roles.producers:
             compile_s += warmup.warm_up_sources(setup.job)
+        if role != "slave" and len(setup.roles.slaves) < core_count():
+            # At a first start, slaves that are fewer than the cores have more to compile than anybody else.
+            help_out(warmup.sets_of("slave", use_of(setup), backwards=rank.number % 2 == 1))
     unmap_unchanged(COMPILER)
     return compile_s
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Callable, NamedTuple, Sequence
 
-from mpijoin.compiled import cache_folder
+from mpijoin.compiled import cache_folder, kept_folder
 
 # One process never compiles longer than this, even on a busy machine.
 LOCK_S = 120.0
@@ -60,6 +60,13 @@ def prepare(sets: Sequence[KernelSet]) -> float:
         if passed >= len(left):  # Others have all of them.
             time.sleep(LOCK_STEP_S)
     return time.perf_counter() - start
+
+
+def help_out(sets: Sequence[KernelSet]) -> None:
+    """Compiles those of the sets that nobody has compiled and nobody is compiling, for other processes."""
+    for one in sets:
+        if kept_folder() and not one.is_compiled:
+            _prepared(one, must=False)
 
 
 def _prepared(one: KernelSet, must: bool) -> bool:

@@ -93,21 +93,26 @@ def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
 
     Ranks of odd and even `number` begin with different kernels, so that two of them share the work of a first start.
     """
-    sets = sets_of(role, use)
-    return prepare(sets[::-1] if number % 2 else sets)
+    return prepare(sets_of(role, use, backwards=number % 2 == 1))
 
 
-def sets_of(role: str, use: Use) -> list[KernelSet]:
-    """Returns the kernels of a role in sets, of which each may be compiled by another process."""
-    feeding = [_read_and_scatter]
-    joining = [_aggregate] if use.aggregate else [_insert, _probe, _expire]
-    tasks = {"master": feeding, "producer": feeding, "slave": joining, "collector": []}[role]
-    tasks = [*tasks, _write_metrics]
-    if role == "slave" and (use.moves or (use.stops and not _set_of(_hand_over, use).is_compiled)):
-        tasks.insert(1, _hand_over)
+def sets_of(role: str, use: Use, backwards: bool = False) -> list[KernelSet]:
+    """Returns the kernels of a role in sets, of which each may be compiled by another process.
+
+    Sets that stand beside each other have functions in common, which a process goes through only once. backwards:
+    those that are independent come in the opposite order.
+    """
+    tasks: list[Callable[[Use], None]] = []
+    if role in ("master", "producer"):
+        tasks = [_read_and_scatter]
+    elif role == "slave":
+        tasks = [_aggregate] if use.aggregate else [_probe, _insert, _expire]
+        if use.moves or (use.stops and not _set_of(_hand_over, use).is_compiled):
+            tasks.insert(1, _hand_over)
+    tasks = [_write_metrics, *(tasks[::-1] if backwards else tasks)]
     if role == "slave" and use.spills:
         tasks.append(_spill)
-    if use.paced and role == "slave":
+    if role == "slave" and use.paced:
         tasks.append(_delay)
     return [_set_of(task, use) for task in tasks]
 
@@ -255,15 +260,12 @@ def _insert(use: Use) -> None:
 
 
 def _hand_over(use: Use) -> None:
-    layout, _, fresh = _one_tuple(use)
-    supplier, consumer, groups = (*(_new_operator(layout, use) for _ in range(2)), np.zeros(1, np.int64))
-    for stream in range(2):
-        supplier.insert(groups, stream, fresh, np.array([[0, 1]]))
-    out = Out(2, 16)
-    supplier.probe(groups, 0, out)  # With no budget it stops at once, as a probe does that is to be paused.
-    assert supplier.pause(1 << 20, out) is Progress.DONE
-    supplier.insert(groups, 0, fresh, np.array([[0, 1]]))  # A run that stops saves tuples that are still fresh.
+    """Moves an empty group, because only the types decide what is compiled. To insert and probe tuples would take the
+    kernels that another process is compiling."""
+    layout, _, _ = _one_tuple(use)
+    supplier, consumer = (_new_operator(layout, use) for _ in range(2))
     consumer.install(supplier.get(0, 0))
+    consumer.ready_pause(0, Out(2, 16))
     supplier.drop(0)
 
 

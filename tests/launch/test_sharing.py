@@ -14,7 +14,7 @@ import pytest
 
 from mpijoin.compiled import cache_folder
 from mpijoin.launch import sharing
-from mpijoin.launch.sharing import KernelSet, prepare
+from mpijoin.launch.sharing import KernelSet, help_out, prepare
 from mpijoin.launch.warmup import Use, sets_of
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +79,16 @@ def test_what_is_compiled_needs_no_lock(folder):
     with open(folder / "there.lock", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert prepare([KernelSet("there", lambda: None)]) < sharing.LOCK_S
+
+
+def test_who_helps_leaves_to_others_what_they_compile(folder):
+    (folder / "there.done").touch()
+    done = []
+    sets = [KernelSet(name, partial(done.append, name)) for name in ("there", "begun", "missing")]
+    with open(folder / "begun.lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        help_out(sets)
+    assert done == ["missing"] and [one.is_compiled for one in sets] == [True, False, True]
 
 
 HELPED = """

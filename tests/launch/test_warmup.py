@@ -128,6 +128,29 @@ def test_what_a_stop_needs_is_compiled_beforehand_and_loaded_only_then(monkeypat
     assert "insert_groups" in loaded and not needed & set(loaded)
 
 
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_two_ranks_of_a_first_start_compile_nothing_twice(monkeypatch, tmp_path, symmetric):
+    """One begins at the front, one at the back, and no set needs the large kernels of another."""
+    loaded, entry = [], Kernel.entry
+
+    def noted(self, *arguments):
+        loaded.append(self.__name__)
+        return entry(self, *arguments)
+
+    monkeypatch.setattr(Kernel, "entry", noted)
+    monkeypatch.setattr(sharing, "cache_folder", lambda: tmp_path)
+    use = warmup.Use(text=False, rows=False, moves=True, symmetric=symmetric)
+    sets, backwards = (warmup.sets_of("slave", use, backwards) for backwards in (False, True))
+    assert [one.name for one in backwards[1:]] == [one.name for one in sets[:0:-1]] and len(sets) == 5
+    large = {"probe_groups_mway" if symmetric else "probe_groups", "insert_groups", "expire_groups"}
+    found = []
+    for one in sets:
+        loaded.clear()
+        one.prepare()
+        found.append(large & set(loaded))
+    assert sorted(map(len, found)) == [0, 0, 1, 1, 1] and set.union(*found) == large
+
+
 THREADS = """
 from pathlib import Path
 from mpijoin import __main__
