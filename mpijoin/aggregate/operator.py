@@ -35,6 +35,7 @@ from mpijoin.operators.stored import TableOperator
 from mpijoin.store.fresh import settle_groups
 from mpijoin.store.pool import Pool, StreamSpec
 from mpijoin.store.state import OUT_FULL, ROW
+from mpijoin.store.transfer import ready_fresh
 
 ROOM_MIN = 1 << 10  # of a bucket's rows
 
@@ -90,20 +91,27 @@ class WindowAggregate(TableOperator):
     def pause(self, budget: int, out: Out) -> Progress:
         return Progress.DONE
 
+    def ready_moves(self, group: int, out: Out) -> None:
+        """As `WindowJoin.ready_moves`."""
+        ready_fresh(self._table, group)
+
     def expire(self, groups: np.ndarray, watermarks: Sequence[int] | np.ndarray, out: Out) -> Progress:
         groups = self._start(groups)
         marks = np.broadcast_to(np.asarray(watermarks, np.int64), (len(groups), 1))
         marks = read_only(np.ascontiguousarray(marks[:, 0]))
-        cursor = self._cursor
-        if cursor[PHASE] == FIND and (self._find_some(groups, marks, out) == OUT_FULL or out.count):
+        if self._cursor[PHASE] == FIND and (self.find(groups, marks, out) == OUT_FULL or out.count):
             # Rows are let go of after their results were consumed.
             return Progress.OUT_FULL
-        self._finish(groups, marks)
-        self._pool.trim()
-        cursor[[PHASE, AT, ENTRY, STAGED, GIVEN]] = FIND, 0, 0, 0, 0
+        self.finish(groups, marks)
         return Progress.DONE
 
-    def _find_some(self, groups: np.ndarray, marks: np.ndarray, out: Out) -> int:
+    def finish(self, groups: np.ndarray, marks: np.ndarray) -> None:
+        """Lets go of rows. All results up to the marks, int64[k], one per group, must have been found."""
+        self._finish(groups, marks)
+        self._pool.trim()
+        self._cursor[[PHASE, AT, ENTRY, STAGED, GIVEN]] = FIND, 0, 0, 0, 0
+
+    def find(self, groups: np.ndarray, marks: np.ndarray, out: Out) -> int:
         """Finds results until the buffer is full, or all are found, which the cursor then says."""
         before, status = out.count, NO_ROOM
         while status == NO_ROOM:

@@ -22,7 +22,7 @@ from mpijoin.store.pool import Pool, StreamSpec, new_pool
 from mpijoin.store.prepare import split_for
 from mpijoin.store.rows import RowsFrame
 from mpijoin.store.state import APART, FOUND, HASHED, INSERTED, KEEPS, OUT_COUNT, PAIRS, TRACKS
-from mpijoin.store.transfer_kernels import count_fresh, mark_fresh_tuples
+from mpijoin.store.transfer import ready_fresh
 
 # A group is not split further than this ahead of its tuples, because many of them may have the same key.
 EXPECTED_DEPTH_MAX = 16
@@ -89,14 +89,11 @@ class WindowJoin(TableOperator):
         find = self._probe.go_on if self._table.counters[APART] else self._probe.pause
         return self._find(find, self._probed, budget, out)
 
-    def ready_pause(self, group: int, out: Out) -> None:
-        """Loads what `pause` needs, and what moves a group with fresh tuples. `group` is started, and nothing is in it.
-        """
+    def ready_moves(self, group: int, out: Out) -> None:
+        """Loads what `pause` needs, and what moves fresh tuples. The group is started, and nothing is in it."""
         self._probe.start()
         self._find(self._probe.pause, self._start(np.zeros(0, np.int64)), 0, out)
-        fresh = np.zeros(len(self._streams), np.int64)
-        count_fresh(self._table, group, fresh)
-        mark_fresh_tuples(self._table, group, read_only(fresh))
+        ready_fresh(self._table, group)
 
     def _find(self, find: Find, groups: np.ndarray, budget: int, out: Out) -> Progress:
         """Goes on with the probe of the groups, or pauses it, as `find` does, and counts what it finds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from typing import Callable, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Callable, NamedTuple, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +49,9 @@ from mpijoin.store.pool import new_pool
 from mpijoin.store.read import KeyWords, gather_columns
 from mpijoin.store.rows import PLACES, between, rows_of
 from mpijoin.store.state import FOREVER, SIZE, TIME_MAX_VALUE
+
+if TYPE_CHECKING:
+    from mpijoin.aggregate.operator import WindowAggregate
 
 # An operator that is made for its kernels has so many pages.
 PAGES = 128
@@ -106,9 +109,9 @@ def sets_of(role: str, use: Use, backwards: bool = False) -> list[KernelSet]:
     if role in ("master", "producer"):
         tasks = [_read_and_scatter]
     elif role == "slave":
-        tasks = [_aggregate] if use.aggregate else [_probe, _insert, _expire]
-        if use.moves or (use.stops and not _set_of(_hand_over, use).is_compiled):
-            tasks.insert(1, _hand_over)
+        moving = use.moves or (use.stops and not _set_of(_hand_over, use).is_compiled)
+        moves = [_hand_over] if moving else []
+        tasks = [_find, *moves, _insert, _finish] if use.aggregate else [_probe, *moves, _insert, _expire]
     tasks = [_write_metrics, *(tasks[::-1] if backwards else tasks)]
     if role == "slave" and use.spills:
         tasks.append(_spill)
@@ -118,7 +121,7 @@ def sets_of(role: str, use: Use, backwards: bool = False) -> list[KernelSet]:
 
 
 def _set_of(task: Callable[[Use], None], use: Use) -> KernelSet:
-    kind = "".join(f"_{name}" for name in ("text", "rows", "symmetric", "marks") if getattr(use, name))
+    kind = "".join(f"_{name}" for name in ("text", "rows", "symmetric", "marks", "aggregate") if getattr(use, name))
     return KernelSet(task.__name__.strip("_") + kind, partial(task, use))
 
 
@@ -188,9 +191,9 @@ def warm_up_condition(job: Job, schema: JoinSchema) -> float:
 
 
 def measure_theta(job: Job, schema: JoinSchema) -> float:
-    """Makes sure that this machine knows which theta suits the job's tuples, if the job leaves the choice to it.
-    Returns the seconds that this took."""
-    if job.tuning.theta != AUTO:
+    """Makes sure that this machine knows which theta suits the job's tuples, if the job leaves the choice to it and
+    joins. Returns the seconds that this took."""
+    if job.tuning.theta != AUTO or job.aggregate.is_on:
         return 0.0
     width = width_of(mean_tuple_bytes(schema))
     return prepare([KernelSet(f"theta_{width}", lambda: remember(width))])
@@ -252,10 +255,20 @@ def _new_operator(layout: RecordLayout, use: Use) -> WindowJoin:
     return window_join(1, 1 << 20, 4096, 64, streams, use.symmetric, MARKS[FULL] if use.marks else None)
 
 
+def _new_aggregate(layout: RecordLayout) -> WindowAggregate:
+    from mpijoin.aggregate.functions import rules_of
+    from mpijoin.aggregate.operator import Setup, WindowAggregate
+
+    count = Aggregate(History(rows=1), (Function("n", "count", None),))
+    rules = rules_of(count, JoinSchema((layout.schema,), "ns"))
+    setup = Setup(1, 64, layout.record_words, layout.has_blob, rules, ("n",))
+    return WindowAggregate(setup, new_pool(1 << 20, 4096, setup.stream.tuple_words))
+
+
 def _insert(use: Use) -> None:
     layout, _, fresh = _one_tuple(use)
-    operator = _new_operator(layout, use)
-    for stream in range(2):
+    operator = _new_aggregate(layout) if use.aggregate else _new_operator(layout, use)
+    for stream in range(len(operator.streams)):
         operator.insert(np.zeros(1, np.int64), stream, fresh, np.array([[0, 1]]))
 
 
@@ -263,9 +276,10 @@ def _hand_over(use: Use) -> None:
     """Moves an empty group, because only the types decide what is compiled. To insert and probe tuples would take the
     kernels that another process is compiling."""
     layout, _, _ = _one_tuple(use)
-    supplier, consumer = (_new_operator(layout, use) for _ in range(2))
+    new = partial(_new_aggregate, layout) if use.aggregate else partial(_new_operator, layout, use)
+    supplier, consumer = new(), new()
     consumer.install(supplier.get(0, 0))
-    consumer.ready_pause(0, Out(2, 16))
+    consumer.ready_moves(0, Out(2, 16))
     supplier.drop(0)
 
 
@@ -306,22 +320,19 @@ def _delay(use: Use) -> None:
     DelayHistogram().add(times, times)
 
 
-def _aggregate(use: Use) -> None:
-    from mpijoin.aggregate.functions import rules_of
-    from mpijoin.aggregate.operator import Setup, WindowAggregate
-
-    layout, size, fresh = _one_tuple(use)
-    count = Aggregate(History(rows=1), (Function("n", "count", None),))
-    rules = rules_of(count, JoinSchema((_tiny_stream("left", use),), "ns"))
-    setup = Setup(1, 64, layout.record_words, layout.has_blob, rules, ("n",))
-    operator = WindowAggregate(setup, new_pool(1 << 20, 4096, setup.stream.tuple_words))
-    groups, out = np.zeros(1, np.int64), Out(1, 16, answers=2)
-    operator.insert(groups, 0, fresh, np.array([[0, 1]]))
-    operator.probe(groups, 1 << 20, out)
-    while operator.expire(groups, (10,), out) is not Progress.DONE:
-        out.clear()
+def _find(use: Use) -> None:
+    """Finds the results of no groups at all."""
+    layout, size, _ = _one_tuple(use)
+    operator, nothing, out = _new_aggregate(layout), read_only(np.zeros(0, np.int64)), Out(1, 16, answers=2)
+    operator.probe(nothing, 1 << 20, out)
+    operator.find(nothing, nothing, out)
     if use.rows:
         _read_rows(layout, size, operator, out, use)
+
+
+def _finish(use: Use) -> None:
+    nothing = read_only(np.zeros(0, np.int64))
+    _new_aggregate(_one_tuple(use)[0]).finish(nothing, nothing)
 
 
 def _expire(use: Use) -> None:

@@ -22,6 +22,7 @@ from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from mpijoin.data.batch import read_only
 from mpijoin.data.codec import aligned_empty, decode, reserve, seal
 from mpijoin.errors import MemoryBudgetError, ProtocolError
 from mpijoin.store.shipment import BLOCKS_KIND, TAIL_KIND, Blocks, Shipment, carried, checked, meta_of, unchecked
@@ -141,6 +142,13 @@ def blocks_in(s: StoreState, group: int) -> Listing:
     listed = np.empty((s.groups[group, BLOCKS], BLOCK_COLUMNS), np.int64)
     listed = listed[: list_blocks(s, group, shapes, ends, listed)]
     return Listing(shapes, ends, listed, listed[:, TUPLES] == s.layout[listed[:, STREAM], SLOTS])
+
+
+def ready_fresh(s: StoreState, group: int) -> None:
+    """Loads the kernels that move fresh tuples. The group is started, and nothing is in it."""
+    fresh = np.zeros(len(s.layout), np.int64)
+    count_fresh(s, group, fresh)
+    mark_fresh_tuples(s, group, read_only(fresh))
 
 
 def blocks_of(frame: np.ndarray) -> np.ndarray:

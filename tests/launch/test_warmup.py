@@ -51,8 +51,10 @@ for number, (keys, output, run, balance, memory, *kind) in enumerate((
     ("integers", "count", {}, {}, {}, "anti"),
     ("text", "parquet", {"speed": 1e6}, {}, {}, "full"),
     ("integers", "count", {}, {}, {}, "left", "right.time - left.time <= '5 ms'"),
+    ("integers", "count", {}, {}, {}, "aggregate"),
+    ("text", "parquet", {}, {}, rotates, "aggregate"),
 )):
-    if kind:
+    if kind and kind[0] != "aggregate":
         kinds["integers"] = list(range(rows))  # Some have no partner in a stream of the even rows.
     table = pa.table({"ts": times, "key": kinds[keys], "more": [str(index) for index in range(rows)]})
     stream = {"table": table, "time": "ts", "time_unit": "ms", "key": "key", "lateness": "5 ms"}
@@ -70,7 +72,12 @@ for number, (keys, output, run, balance, memory, *kind) in enumerate((
     with mock.patch.object(Rank, "meet", met):
         other = {**stream, "table": table.take(list(range(0, rows, 1 + bool(kind))))}
         job = {"left": stream, "right": other, "output": output, "run": run, "balance": balance, "memory": memory}
-        job["join"] = dict(zip(("type", "where"), kind))
+        if kind == ["aggregate"]:
+            del job["left"], job["right"]
+            job["streams"] = {"left": {name: value for name, value in stream.items() if name != "window"}}
+            job["aggregate"] = {"history": "1 s" if memory else "20 ms", "columns": {"n": "count()"}}
+        else:
+            job["join"] = dict(zip(("type", "where"), kind))
         job["cluster"] = {"distribution_epoch": "200 ms"} if memory else {}
         done = mpijoin.run(job, slaves=2)
     assert done.results > 0 and bool(memory) == bool(done.summary["memory"]["spilled_bytes"])
@@ -91,7 +98,7 @@ def lines(tmp_path_factory):
 
 
 def test_no_kernel_is_loaded_or_compiled_once_the_clock_runs(lines):
-    assert len(lines) == 10 and all("late: []" in line for line in lines), "\n".join(lines)
+    assert len(lines) == 12 and all("late: []" in line for line in lines), "\n".join(lines)
 
 
 def test_a_count_of_whole_numbers_loads_no_kernel_for_text_or_results(lines):
@@ -128,8 +135,16 @@ def test_what_a_stop_needs_is_compiled_beforehand_and_loaded_only_then(monkeypat
     assert "insert_groups" in loaded and not needed & set(loaded)
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_two_ranks_of_a_first_start_compile_nothing_twice(monkeypatch, tmp_path, symmetric):
+@pytest.mark.parametrize(
+    "use, probes",
+    [
+        ({}, {"probe_groups", "expire_groups"}),
+        ({"symmetric": True}, {"probe_groups_mway", "expire_groups"}),
+        ({"aggregate": True}, {"find_results", "finish_groups"}),
+    ],
+    ids=["two streams", "several", "aggregate"],
+)
+def test_two_ranks_of_a_first_start_compile_nothing_twice(monkeypatch, tmp_path, use, probes):
     """One begins at the front, one at the back, and no set needs the large kernels of another."""
     loaded, entry = [], Kernel.entry
 
@@ -139,11 +154,10 @@ def test_two_ranks_of_a_first_start_compile_nothing_twice(monkeypatch, tmp_path,
 
     monkeypatch.setattr(Kernel, "entry", noted)
     monkeypatch.setattr(sharing, "cache_folder", lambda: tmp_path)
-    use = warmup.Use(text=False, rows=False, moves=True, symmetric=symmetric)
+    use = warmup.Use(text=False, rows=False, moves=True, **use)
     sets, backwards = (warmup.sets_of("slave", use, backwards) for backwards in (False, True))
     assert [one.name for one in backwards[1:]] == [one.name for one in sets[:0:-1]] and len(sets) == 5
-    large = {"probe_groups_mway" if symmetric else "probe_groups", "insert_groups", "expire_groups"}
-    found = []
+    large, found = {"insert_groups", *probes}, []
     for one in sets:
         loaded.clear()
         one.prepare()
