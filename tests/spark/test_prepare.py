@@ -798,7 +798,7 @@ def test_a_quote_that_is_never_closed(prepare, tmp_path):
     cut = b'ts,k,v\n1,a,"x\ny"\n2,b,z\n3,c,"said\n""so""\n'
     for name, content in ("a.csv", cut), ("b.csv.gz", gzip.compress(cut)):
         error = prepare({name: content}, "--unit", "s", "--multiline", code=2)
-        assert f"{name}:5: the quote that opens here is not closed" in error and not (tmp_path / "out").exists()
+        assert f"{name}:5: the quote that opens here is never closed" in error and not (tmp_path / "out").exists()
     error = prepare({"c.csv.gz": gzip.compress(cut)[:-20]}, "--unit", "s", "--multiline", code=2)
     assert "c.csv.gz: cannot be unpacked" in error
     left = prepare({"a.csv": cut + b'"'}, "--unit", "s", "--multiline")

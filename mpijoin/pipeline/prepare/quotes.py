@@ -2,12 +2,13 @@
 
 Where line breaks may stand between quotes, such a quote takes all lines behind it into one field. Spark's parser closes
 it at the file's end without a word: a file that was cut off would give a row that nobody wrote, and a quote too many
-would swallow rows.
+would swallow rows. Unlike in `data.csv_records`, text behind a closing quote goes on with the field, as it does there.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Sequence
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from mpijoin.compiled import kernel
 from mpijoin.errors import InputError
 from mpijoin.pipeline.prepare.packed import chunks
+from mpijoin.sources.csv_reader import UNCLOSED
 
 BOM = b"\xef\xbb\xbf"
 QUOTE, LF = ord('"'), ord("\n")
@@ -27,20 +29,23 @@ WALKERS = 16
 
 def check_quotes(paths: Sequence[str], delimiter: str) -> None:
     """Raises InputError with the place of the first quote that is never closed."""
-    with ThreadPoolExecutor(WALKERS) as pool:
-        for path, line in zip(paths, pool.map(lambda path: open_quote(path, delimiter), paths)):
+    pool, end = ThreadPoolExecutor(WALKERS), Event()
+    try:
+        for path, line in zip(paths, pool.map(lambda path: open_quote(path, delimiter, end), paths)):
             if line is not None:
-                raise InputError(
-                    f"{path}:{line}: the quote that opens here is not closed before the file ends, so this row and"
-                    " those behind it are one: wanted it closed, or the file left out"
-                )
+                raise InputError(f"{path}:{line}: {UNCLOSED}")
+    finally:
+        end.set()  # Ctrl-C need not wait for large files.
+        pool.shutdown(cancel_futures=True)
 
 
-def open_quote(path: str, delimiter: str) -> int | None:
-    """The line, from 1, in which the quote opens that is never closed; None if all are."""
+def open_quote(path: str, delimiter: str, end: Event | None = None) -> int | None:
+    """The line, from 1, in which the quote opens that is never closed; None if all are, or `end` was set meanwhile."""
     at = np.array([START, 0, 1, 0])
     separator = np.frombuffer(delimiter.encode(), np.uint8)
     for number, chunk in enumerate(chunks(path)):
+        if end and end.is_set():
+            return None
         octets = np.frombuffer(chunk, np.uint8)
         walk(octets[len(BOM) :] if number == 0 and chunk.startswith(BOM) else octets, separator, at)
     return int(at[OPENED]) if at[STATE] == QUOTED else None
