@@ -119,8 +119,8 @@ class WindowJoin(TableOperator):
         return self._unmatched is not None
 
     def expire(self, groups: np.ndarray, watermarks: Sequence[int] | np.ndarray, out: Out) -> Progress:
-        groups, marks = self._start(groups), np.atleast_2d(np.asarray(watermarks, np.int64))
-        if self._unmatched and (progress := self._unmatched.find(groups, read_only(marks), out)) is not Progress.DONE:
+        groups, marks = self._start(groups), read_only(np.atleast_2d(np.asarray(watermarks, np.int64)))
+        if self._unmatched and (progress := self._unmatched.find(groups, marks, out)) is not Progress.DONE:
             self._results += out.count
             if out.certifies:
                 out.counted(out.count, int(certificate_of(self._table.words, out.slots, out.count)))

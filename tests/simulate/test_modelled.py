@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mpijoin.config.job import SyntheticSource
+from mpijoin.data.batch import read_only
 from mpijoin.errors import MemoryBudgetError, ProtocolError
 from mpijoin.join.window_join import window_join
 from mpijoin.operators.base import Keep, Out, Progress
@@ -19,7 +20,7 @@ from mpijoin.store.state import THETA_OFF
 
 PARTITIONS, WINDOW, TICK, TUPLE_WORDS = 4, 600, 20, 8
 GROUPS = np.arange(PARTITIONS)
-NO_BLOB = np.zeros(0, np.uint8)
+NO_BLOB = read_only(np.zeros(0, np.uint8))
 
 
 def source(bias):
@@ -79,7 +80,7 @@ def test_the_model_counts_what_the_join_does(bias, theta):
         rate = 10 if tick < 45 else 20 if tick < 80 else 2
         for stream in range(2):
             tuples, bounds = drawn(random, bias, random.poisson(rate * TICK), tick)
-            real.insert(GROUPS, stream, Fresh(tuples, NO_BLOB), bounds)
+            real.insert(GROUPS, stream, Fresh(read_only(tuples), NO_BLOB), bounds)
             hollow = hollow_tuples(len(tuples), TUPLE_WORDS, tick * TICK, (tick + 1) * TICK - 1)
             model.insert(GROUPS, stream, SimpleNamespace(tuples=hollow), bounds)
         results += (join_all(real), join_all(model))
@@ -102,7 +103,7 @@ def test_live_bytes_and_blocks_are_about_those_of_the_join():
     for tick in range(60):
         for stream in range(2):
             tuples, bounds = drawn(random, 0.5, random.poisson(200), tick)
-            real.insert(GROUPS, stream, Fresh(tuples, NO_BLOB), bounds)
+            real.insert(GROUPS, stream, Fresh(read_only(tuples), NO_BLOB), bounds)
             hollow = hollow_tuples(len(tuples), TUPLE_WORDS, tick * TICK, (tick + 1) * TICK - 1)
             model.insert(GROUPS, stream, SimpleNamespace(tuples=hollow), bounds)
         for operator in (real, model):
