@@ -34,7 +34,9 @@ FORMATS = {types.float64: "d", types.uint64: "Q", types.boolean: "?7x"}
 
 # Kernels allocate nothing, so they need no reference counts. Counting took two thirds of the time (one atomic operation
 # per array). Kernels raise nothing either, not even when they divide.
-OPTIONS = {"nogil": True, "_nrt": False, "forceinline": True, "error_model": "numpy"}
+OPTIONS = {"nogil": True, "_nrt": False, "error_model": "numpy"}
+# Whatever a kernel calls is inlined, up to this size. It is no limit in practice.
+INLINED_MAX = 1_000_000
 
 
 class _Library(AOTCodeLibrary):
@@ -248,10 +250,12 @@ def _optimize(module: Any, name: str, machine: Any) -> None:
             one.linkage = "internal"
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = True
+    # A function is optimised before it is inlined, and that only once. Numba's `forceinline` would inline it as it is,
+    # and kernels that were large before they were optimised took up to a tenth longer.
+    options.inlining_threshold = INLINED_MAX
     builder = llvm.create_pass_builder(machine, options)
     passes = builder.getModulePassManager()
-    # All passes run twice. The first time they work on what was just inlined. The second time they find loops in a
-    # shape that they can do more with: without it a join takes a tenth longer.
+    # All passes run twice. The second time they find loops in a shape that they can do more with.
     passes.add_loop_rotate_pass()
     passes.add_instruction_combine_pass()
     passes.add_jump_threading_pass()
