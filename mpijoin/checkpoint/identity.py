@@ -15,6 +15,7 @@ from mpijoin.config.queries import QUERY
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
 
+LEFT_AS_IT_WAS = "leave it as it was, or begin anew with --overwrite"
 KEPT = {
     "cluster": ("partitions",),
     "tuning": ("block",),
@@ -48,13 +49,24 @@ def check_identity(job: Job, saved: Mapping[str, Any]) -> None:
         raise JobError(
             [f"streams: got {names[0]}, but the run to go on with has {names[1]}: begin anew with --overwrite"]
         )
+    queries, wanted_queries = list(own[QUERY]), list(saved[QUERY])
     own, saved = {**streams, **own}, {**wanted, **saved}
     faults = [
         f"[{section}] {name}: got {show(own[section].get(name))}, but the run to go on with has"
-        f" {show(fields.get(name))}: leave it as it was, or begin anew with --overwrite"
+        f" {show(fields.get(name))}: {LEFT_AS_IT_WAS}"
         for section, fields in saved.items()
         for name in sorted({*fields, *own[section]})
-        if own[section].get(name) != fields.get(name)
+        if not _are_same(own[section].get(name), fields.get(name))
     ]
+    if queries != wanted_queries and sorted(queries) == sorted(wanted_queries):
+        orders = [", ".join(map(show, names)) for names in (queries, wanted_queries)]
+        faults.append(f"[[{QUERY}]]: got {orders[0]}, but the run to go on with has {orders[1]}: {LEFT_AS_IT_WAS}")
     if faults:
         raise JobError(faults)
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    """Whether two fields are equal. Columns are in the order of their table, so that counts, too."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return list(one) == list(other) and all(_are_same(one[name], other[name]) for name in one)
+    return bool(one == other)

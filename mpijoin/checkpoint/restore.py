@@ -7,6 +7,7 @@ rows that were written before. If one of them finds damage, all begin again with
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, NamedTuple, Sequence
@@ -15,12 +16,13 @@ import numpy as np
 
 from mpijoin.checkpoint.assign import assign
 from mpijoin.checkpoint.files import kinds_of, read_frames
-from mpijoin.checkpoint.identity import check_identity
+from mpijoin.checkpoint.identity import LEFT_AS_IT_WAS, check_identity
 from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest
 from mpijoin.config.job import OFF, ROTATE, Job
+from mpijoin.config.units import show
 from mpijoin.data.codec import decode
 from mpijoin.data.room import Room
-from mpijoin.errors import CheckpointError, CodecError, MemoryBudgetError, ProtocolError
+from mpijoin.errors import CheckpointError, CodecError, JobError, MemoryBudgetError, ProtocolError
 from mpijoin.messages import KINDS, Restore, Restored, Slot
 from mpijoin.operators.base import GroupState
 from mpijoin.operators.stored import TableOperator
@@ -75,6 +77,21 @@ def find(folder: Path, number: int, job: Job, slaves: Sequence[int], directory: 
     active = active_slaves(job, tuple(slaves), manifest.run.active)
     owners = assign(manifest, job.cluster.partitions, slaves, active)
     return Resumption(manifest, tuple(owners), tuple(frames[:count]), waiting_in(folder, spans[count:], frames[count:]))
+
+
+def check_spilled(job: Job, folder: Path) -> None:
+    """Raises JobError if the newest whole checkpoint has rows on disk that the job, by its `[memory] spill`, has no use
+    for. Any other is no better: to go on from one before would lose what has been done since."""
+    for number in numbers_in(folder):
+        with suppress(CheckpointError):
+            for group in read_manifest(folder, number).groups:
+                form = form_of(kinds_of(folder, group.spans))
+                if form not in (OFF, job.memory.spill):
+                    got, has = show(job.memory.spill), f"rows of partition {group.group} on disk, as {show(form)} leaves"
+                    raise JobError(
+                        [f"[memory] spill: got {got}, but the run to go on with has {has} them: {LEFT_AS_IT_WAS}"]
+                    )
+            return
 
 
 def waiting_in(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarray]) -> tuple[Slot, ...]:

@@ -117,7 +117,8 @@ class CoordinatorCore:
                 return self._stop(reason)
             case SaveEnded():
                 self._saves.open = False
-                return self._spread_on()
+                # A stop that was asked for meanwhile has waited for this. Any other checkpoint waits for the next slot.
+                return self._cut() if self._saves.stops else self._spread_on()
             case _:
                 raise ProtocolError(f"coordinator got {type(event).__name__}, which is no event of its own")
 

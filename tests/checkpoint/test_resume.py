@@ -66,8 +66,32 @@ def image(killed, tmp_path):
     return path
 
 
+@pytest.fixture(scope="module")
+def spilled(tmp_path_factory):
+    """Work, how it is run, and such a run that was killed when it had rows on disk."""
+    folder, rows = tmp_path_factory.mktemp("spilled"), [(time, (f"key {time}",), (time,)) for time in range(2000)]
+    sides = tuple(
+        Stream(name, (rows,), "ms", pa.int64(), (pa.string(),), (pa.int64(),), 10**10, 0, "ipc")
+        for name in ("left", "right")
+    )
+    work = Work(sides, {"cluster": {"partitions": 4}, "output": {"results": "parquet"}})
+    memory = {"limit": "64 KiB", "spill": "generations", "cleanup": "end"}
+    sections = {"cluster": {"distribution_epoch": "100 ms"}, "memory": memory, "tuning": {"block": "256 B"}}
+    manner = Manner(2, {**SECTIONS, **sections}, 100, 0)
+    camera = Camera(folder / "run", folder / "album", {"after unlink manifest": 3})
+    prepared = lay_out(work, folder)
+    with camera.watching():
+        run(prepared, manner, folder / "run")
+    return prepared, manner, camera.pictures["after unlink manifest"]
+
+
 def checkpoints(path):
     return path / "checkpoint"
+
+
+def contents(path):
+    """What all files have, without those that lock a folder."""
+    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file() and "lock" not in file.name}
 
 
 def flip(path, at):
@@ -317,3 +341,16 @@ def test_kills_on_purpose_do_not_come_again(prepared, tmp_path):
         run(prepared, replace(NORMAL, sections=wanted), tmp_path / "run")
     check(prepared, tmp_path / "run", run(prepared, replace(NORMAL, sections=wanted), tmp_path / "run", resume=True))
     assert numbers_in(tmp_path / "run" / "checkpoint") == []
+
+
+def test_a_job_that_has_no_use_for_rows_on_disk_is_refused_and_loses_no_checkpoint(spilled, tmp_path):
+    prepared, manner, image = spilled
+    path = tmp_path / "run"
+    shutil.copytree(image, path)
+    before = contents(path)
+    for form, limit in (("off", "16 MiB"), ("rotate", "16 MiB")):
+        sections = {**manner.sections, "memory": {"spill": form, "limit": limit}}
+        with pytest.raises(JobError, match=rf'spill: got "{form}", but .* on disk, as "generations" leaves them'):
+            resume(prepared, replace(manner, sections=sections), path)
+    assert contents(path) == before
+    check(prepared, path, resume(prepared, manner, path))

@@ -189,6 +189,33 @@ def test_all_changes_are_told_at_once():
     assert len(caught.value.faults) == len(TOGETHER)
 
 
+def two_queries(*names):
+    return load_job(small() | {"query": [{"name": name} for name in names]})
+
+
+def test_queries_keep_their_order_because_marks_and_counts_go_by_it():
+    check_identity(two_queries("all", "few"), identity_of(two_queries("all", "few")))
+    with pytest.raises(JobError, match=r'\[\[query\]\]: got "few", "all", but the run .* has "all", "few": leave it'):
+        check_identity(two_queries("few", "all"), identity_of(two_queries("all", "few")))
+
+
+@pytest.mark.parametrize("section, field, others", [
+    ("join", "reduce", {}),
+    ("aggregate", "columns", {"history": "10 rows"}),
+])  # fmt: skip
+def test_functions_keep_their_order_because_columns_of_results_have_it(section, field, others):
+    def job(functions):
+        document = small()
+        if section == "aggregate":
+            document = {"streams": {"left": document["left"]}, "output": document["output"]}
+        return load_job(document | {section: {field: functions, **others}})
+
+    either, other = {"n": "count()", "m": "count()"}, {"m": "count()", "n": "count()"}
+    check_identity(job(either), identity_of(job(either)))
+    with pytest.raises(JobError, match=rf"\[{section}\] {field}: got .* leave it as it was, or begin anew"):
+        check_identity(job(other), identity_of(job(either)))
+
+
 def test_another_kind_of_source_is_refused():
     synthetic = small()
     synthetic["left"] = {"kind": "synthetic", "tuples": 100}

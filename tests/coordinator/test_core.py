@@ -290,6 +290,26 @@ def test_a_stop_after_the_end_of_the_input_is_cut_at_once_and_a_mere_checkpoint_
     assert core.step(StopAsked("SIGUSR1")) == [Stopping("SIGUSR1"), Cut(1, (1, 1), "SIGUSR1", metrics=True)]
 
 
+def test_a_stop_that_is_asked_for_while_a_checkpoint_is_open_is_cut_when_that_one_has_ended():
+    core = new_core(slaves=(1, 2), schedule=new_schedule(every_ns=SECOND_NS))
+    core.step(Ticked(5.0))
+    core.step(even(core, 10, (1, 1)))
+    assert Cut in kinds(core.step(SourceEnded(END)))
+    assert core.step(StopAsked("SIGTERM")) == [Stopping("SIGTERM")], "one at a time"
+    assert core.step(SaveEnded()) == [Cut(1, (1, 1), "SIGTERM", metrics=True)], "no slot is to come that would bring it"
+    assert core.step(SaveEnded()) == []
+
+
+def test_a_stop_while_a_checkpoint_is_open_and_no_input_is_wanted_needs_no_further_slot():
+    core = new_core(slaves=(1, 2), buffer=10, schedule=new_schedule(every_ns=SECOND_NS))
+    core.step(Ticked(5.0))
+    core.step(even(core, 10, (1, 1)))
+    while core.wants_input:
+        core.step(even(core, 1000, (2, 2)))
+    assert core.step(StopAsked("SIGTERM")) == [Stopping("SIGTERM")]
+    assert Cut in kinds(core.step(SaveEnded()))
+
+
 def test_when_all_have_finished_there_is_nothing_to_save():
     core = new_core(slaves=(1, 2))
     core.step(SourceEnded(END))
