@@ -87,10 +87,9 @@ def check_spilled(job: Job, folder: Path) -> None:
             for group in read_manifest(folder, number).groups:
                 form = form_of(kinds_of(folder, group.spans))
                 if form not in (OFF, job.memory.spill):
-                    got, has = show(job.memory.spill), f"rows of partition {group.group} on disk, as {show(form)} leaves"
-                    raise JobError(
-                        [f"[memory] spill: got {got}, but the run to go on with has {has} them: {LEFT_AS_IT_WAS}"]
-                    )
+                    rows = f"rows of partition {group.group} on disk, as {show(form)} leaves them"
+                    got = f"[memory] spill: got {show(job.memory.spill)}"
+                    raise JobError([f"{got}, but the run to go on with has {rows}: {LEFT_AS_IT_WAS}"])
             return
 
 

@@ -154,7 +154,7 @@ def _constant(value: bool | int | float | bytes) -> str:
 
 def _as_real(value: str, kind: str) -> str:
     if kind == UNSIGNED:
-        return f"np.float64(np.int64({value}).view(np.uint64))"
+        return f"np.float64({_bits(value)})"
     return f"np.float64({value})" if kind == INTEGER else value
 
 
@@ -209,10 +209,16 @@ def _extreme(op: str, kinds: Sequence[str], a: str, b: str, a_null: str, b_null:
 def _arithmetic(op: str, kinds: Sequence[str], a: str, b: str, null: str) -> tuple[str, str]:
     if op == "/":
         return f"{a} / ({b} if {b} != 0.0 else 1.0)", f"{null} | ({b} == 0.0)"
-    value = f"{a} {op} {b}"
     if REAL in kinds:
-        return value, null
+        return f"{a} {op} {b}", null
+    # Of integers with a sign the compiler takes for granted that nothing overflows, so that the test for it would go.
+    value = f"np.int64({_bits(a)} {op} {_bits(b)})"
     return value, f"{null} | {_overflow(op, kinds, a, b, value)}"
+
+
+def _bits(value: str) -> str:
+    """Returns the bits of an int64 as a uint64, which counts modulo 2**64."""
+    return f"np.int64({value}).view(np.uint64)"
 
 
 def _overflow(op: str, kinds: Sequence[str], a: str, b: str, value: str) -> str:

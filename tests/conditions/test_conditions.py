@@ -1,6 +1,8 @@
 """Conditions give what DuckDB gives, for random expressions over random values, nulls among them."""
 
 import gc
+import hashlib
+import operator
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +12,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from mpijoin.compiled import kernel
+from mpijoin.conditions.code import code_of
 from mpijoin.conditions.kinds import kinds_of_schema, place_in
 from mpijoin.conditions.sql import sql_of
-from mpijoin.conditions.tree import KEY_SIDE, ConditionError, durations_of, names_in, parse
+from mpijoin.conditions.tree import (
+    KEY_SIDE,
+    ConditionError,
+    durations_of,
+    expression,
+    names_in,
+    parse,
+    parsed_text,
+)
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.join.where import kernel_of
+from mpijoin.store.simd import unsigned
 from mpijoin.store.state import HEAD_WORDS, NEXT, NONE, PAGE_WORDS, POOL_COUNTERS, Stored
 
 INTEGERS = (0, 1, -1, 2, 7, -100, 2**63 - 1, -(2**63), 3_037_000_500)
@@ -274,6 +287,61 @@ def test_the_function_that_is_compiled_is_right_for_many_more():
         assert own == in_duckdb(text, sides), text
         found += 0 < len(own) < ROWS
     assert found > 80, "most are true for some pairs only"
+
+
+WHOLES = [
+    *(("left.i", other) for other in ("right.i", "left.i", "right.w")),
+    *(("left.w", other) for other in ("right.w", "left.w", "right.i")),
+    *(pair for one in ("2", "3", "(-1)", str(2**63 - 1), str(-(2**63))) for pair in (("left.i", one), (one, "left.i"))),
+    *(pair for one in ("1", "2", "(-1)", str(2**63)) for pair in (("left.w", one), (one, "left.w"))),
+]
+ARITHMETIC = [f"{one} {op} {other}" for op in "+-*" for one, other in WHOLES]
+ARITHMETIC += ["-left.i", "-left.w", "abs(left.i)", "abs(left.i - right.i)", "(left.i - right.i) + right.i"]
+WORKS_OUT = """
+def {name}(s, lefts, rights, values, nulls):
+    words = s.words
+    for row in range(len(lefts)):
+        left, right = lefts[row], rights[row]
+        {lines}
+"""
+
+
+def exact(node, row):
+    """The value of an expression of integers, as Python works it out; None: null."""
+    if node.op == "constant":
+        return node.value
+    if node.op == "column":
+        return row[node.side][node.name]
+    parts = [exact(part, row) for part in node.parts]
+    if None in parts:
+        return None
+    value = {"+": operator.add, "-": operator.sub, "*": operator.mul, "abs": abs}[node.op](*parts)
+    return value if -(2**63) <= value < 2**63 else None
+
+
+def test_integers_beyond_64_bits_are_null_in_compiled_code():
+    """The compiler may take for granted that integers with a sign do not overflow, so Python alone shows nothing."""
+    nodes = [expression(parsed_text(text, "test"), ["left", "right"], kinds_of_schema(SCHEMA)) for text in ARITHMETIC]
+    code = code_of(nodes, lambda *column: place_in(SCHEMA, *column), 10**6)
+    ends = [
+        f"values[{number}, row], nulls[{number}, row] = {value}, {null}"
+        for number, (value, null) in enumerate(code.values)
+    ]
+    name = f"arithmetic_{hashlib.sha256(repr(code).encode()).hexdigest()[:16]}"
+    space = {"np": np, "unsigned": unsigned, "__name__": __name__}
+    exec(WORKS_OUT.format(name=name, lines="\n        ".join([*code.lines, *ends])), space)
+    work_out, beyond = kernel(space[name]), 0
+    for seed in range(20):
+        sides = [table.select(["time", "key", *COLUMNS]) for table in tables(seed)]
+        values, nulls = np.zeros((len(nodes), ROWS), np.int64), np.zeros((len(nodes), ROWS), np.bool_)
+        work_out(*stored(sides), values, nulls)
+        rows = list(zip(*(table.select(["i", "w"]).to_pylist() for table in sides)))
+        wanted = [[exact(node, row) for row in rows] for node in nodes]
+        found = [[None if null else value for value, null in zip(*one)] for one in zip(values.tolist(), nulls.tolist())]
+        for text, own, other in zip(ARITHMETIC, found, wanted):
+            assert own == other, text
+        beyond += sum(one.count(None) for one in wanted)
+    assert beyond > len(nodes) * ROWS * 5, "many are null"
 
 
 # DuckDB itself cannot read times that are further away.
