@@ -224,6 +224,17 @@ def test_an_error_in_the_middle_is_raised_and_leaves_no_half_results(tmp_path):
     assert not list((tmp_path / "run").glob("results/*.parquet"))
 
 
+@pytest.mark.parametrize("times, told", [
+    (pa.array([2**61, 2**60], pa.timestamp("us")), "time 1152921504606846976 us, watermark 2305843009213693952 us"),
+    (pa.array([1001, 1], pa.timestamp("ns", "Mars/Olympus")), "time 1970-01-01 00:00:00.000000001, watermark 1970"),
+])  # fmt: skip
+def test_a_late_row_is_told_whatever_time_it_has(times, told):
+    late = pa.table({"ts": times, "key": ["a", "b"], "day": pa.array([2**30, 2**30], pa.date32())})
+    sides = {name: {"table": late, "key": "key"} for name in ("left", "right")}
+    with pytest.raises(InputError, match=rf"row 1 \(late\), {told}"):
+        mpijoin.run({**sides, "run": {"late": "fail"}}, slaves=1)
+
+
 def test_signal_handlers_are_those_of_before():
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     mpijoin.run(job(), slaves=1)

@@ -106,9 +106,11 @@ class _Maker:
         null = f"{parts[0][1]} | {parts[1][1]}"
         if TEXT in kinds:
             return f"({self._text_comparison(node)}) & (not ({null}))", null
-        real = REAL in kinds or node.op == "/"
+        # Of several arguments of least one may be real, and the others then are before they are compared.
+        real = REAL in (*kinds, node.kind) or node.op == "/"
         a, b = (_as_real(value, kind) if real else value for (value, _), kind in zip(parts, kinds))
         if node.op in ("least", "greatest"):
+            kinds = [node.kind] * 2 if node.kind == REAL else kinds
             return _extreme(node.op, kinds, a, b, parts[0][1], parts[1][1])
         if node.op in ("+", "-", "*", "/"):
             return _arithmetic(node.op, kinds, a, b, null)

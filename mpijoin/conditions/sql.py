@@ -39,7 +39,7 @@ def _sql_of(node: Node, column: Callable[[int, str], str]) -> str:
         case "abs" | "floor" | "ceil":
             return f"{node.op}({parts[0]})"
     kinds = {part.kind for part in node.parts}
-    if node.op == "/" or REAL in kinds:
+    if node.op == "/" or REAL in (*kinds, node.kind):
         parts = [f"{part}::DOUBLE" for part in parts]
     elif node.kind == BOOLEAN and (node.value or len(kinds) > 1):
         parts = [f"({part}::HUGEINT * {factor})" for part, factor in zip(parts, node.value or (1, 1))]

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from mpijoin.config.job import Job, section_of
 from mpijoin.data.batch import Batch
+from mpijoin.data.moments import first_words
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.rows import empty_batch
 from mpijoin.data.schema import JoinSchema
@@ -103,10 +104,10 @@ class Intake:
     def _late_sink(self, name: str, writer: Any) -> LateSink:
         def sink(table: pa.Table) -> None:
             if self._fail_late:
-                first = table.slice(0, 1).to_pylist()[0]
+                time, watermark = first_words(table.column(0)), first_words(table["watermark"])
                 raise InputError(
-                    f'[{section_of(name)}] has late rows and [run] late = "fail": row {first["row"]} '
-                    f"({first['reason']}), time {first[table.column_names[0]]}, watermark {first['watermark']}"
+                    f'[{section_of(name)}] has late rows and [run] late = "fail": row {table["row"][0]}'
+                    f" ({table['reason'][0]}), time {time}, watermark {watermark}"
                 )
             if writer:
                 writer.write(table)

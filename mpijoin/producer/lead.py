@@ -26,7 +26,7 @@ class Lead:
         self._reach = (producers + 1) / max(1, producers - 1)
         self.position = TIME_MIN
         self._always = always * min(producers, MANY) // MANY
-        self._floor = TIME_MIN  # of all producers, TIME_MIN before all know where they begin
+        self._floor: int | None = None  # of all producers; None before all know where they begin
         self._tick = self._jump = 0  # the longest of its ticks, and of what lay between two of them
 
     def begin(self, start: int, border: int) -> None:
@@ -41,19 +41,19 @@ class Lead:
         self.position = position
 
     def others(self, floor: int) -> None:
-        if self._floor == TIME_MIN:  # What lies before its first share is what lies between two, or a part of that.
+        if self._floor is None:  # What lies before its first share is what lies between two, or a part of that.
             self._jump = max(self._jump, self.position - floor)
-        self._floor = max(self._floor, floor)
+        self._floor = floor if self._floor is None else max(self._floor, floor)
 
     def may_prepare(self, border: int) -> bool:
         """Whether to go on from here with what is to be sent later. More than the next share would only take room."""
-        return border - self._floor <= self._ahead + self._reach * self._jump
+        return self._floor is not None and border - self._floor <= self._ahead + self._reach * self._jump
 
     def is_bounded(self, has_room: bool) -> bool:
         """Whether this producer has to wait for the slowest one. has_room: to prepare what it may not send."""
         if self.position == TIME_MAX:
             return False
-        if self._floor == TIME_MIN:
+        if self._floor is None:
             return True
         return self.position - self._floor > self._ahead + (0 if has_room else self._jump)
 

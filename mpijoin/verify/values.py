@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
+from mpijoin.data.moments import timestamp_words
 from mpijoin.data.record import DAY_MS
 from mpijoin.data.schema import UNIT_NS
 
@@ -89,7 +90,7 @@ def words(value: Any, kind: pa.DataType) -> str:
         _, bits, number = _FLOAT_BITS[kind.bit_width]
         return repr(struct.unpack(number, struct.pack(bits, value))[0])
     if types.is_timestamp(kind):
-        return _timestamp_words(value, kind)
+        return timestamp_words(value, kind.unit)
     if types.is_date(kind):
         return str(pa.scalar(value, pa.int64()).cast(pa.date64()))
     if types.is_decimal(kind):
@@ -97,13 +98,3 @@ def words(value: Any, kind: pa.DataType) -> str:
     if isinstance(value, bytes) and not (types.is_binary(kind) or types.is_fixed_size_binary(kind)):
         return repr(value.decode(errors="replace"))
     return str(value)
-
-
-def _timestamp_words(value: int, kind: pa.DataType) -> str:
-    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
-    try:
-        whole = str(pa.scalar(value // per_second, pa.int64()).cast(pa.timestamp("s")))
-    except (ValueError, OverflowError):  # beyond the years that calendars know
-        return f"{value} {kind.unit}"
-    rest = str(value % per_second).zfill(len(str(per_second)) - 1)
-    return f"{whole}.{rest}" if per_second > 1 else whole

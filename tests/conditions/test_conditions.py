@@ -183,6 +183,7 @@ def number(chance, depth):
     if kind < 0.7:
         return f"({parts[0]} {chance.choice('+-*/')} {parts[1]})"
     if kind < 0.8:
+        parts += [number(chance, 0)] if kind < 0.74 else []
         return f"{chance.choice(('least', 'greatest'))}({', '.join(parts)})"
     if kind < 0.85:
         return f"(-{parts[0]})"
@@ -369,6 +370,8 @@ def near(table):
     ("left.i != right.w", "l.i <> r.w"),
     ("left.w >= right.f", "l.w >= r.f"),
     ("left.w > 9223372036854775807", "l.w > 9223372036854775807"),
+    ("greatest(left.w, right.w, 0.5) > 1e18", "greatest(l.w::DOUBLE, r.w::DOUBLE, 0.5) > 1e18"),
+    ("least(left.w, right.i, left.f) < 0", "least(l.w::DOUBLE, r.i::DOUBLE, l.f) < 0"),
     ("left.exact < right.seconds", "l.exact < r.seconds"),
     ("left.exact == right.seconds", "l.exact = r.seconds"),
     ("left.day <= right.exact", "l.day <= r.exact"),

@@ -36,6 +36,14 @@ def test_nobody_sends_before_all_know_where_they_begin():
     assert begun(SHARE).is_bounded(True), "its first share is not the first one"
 
 
+def test_all_may_begin_at_the_earliest_time_that_there_is():
+    lead = Lead()
+    lead.begin(TIME_MIN, TIME_MIN + TICK)
+    assert lead.is_bounded(True) and not lead.may_prepare(TIME_MIN + TICK)
+    lead.others(TIME_MIN)
+    assert not lead.is_bounded(True) and lead.may_prepare(TIME_MIN + TICK)
+
+
 def test_a_few_ticks_are_always_allowed():
     lead = begun()
     for border in range(TICK, SHARE, TICK):

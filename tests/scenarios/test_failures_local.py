@@ -115,6 +115,19 @@ def test_wrong_columns_are_told_all_at_once_before_anything_is_made(tmp_path):
     assert not run.out.exists()
 
 
+@pytest.mark.parametrize("first_ns, lateness", [(-(2**63), "0 s"), (-(10**18), "100000 d")])
+def test_several_producers_begin_at_the_earliest_time_that_there_is(tmp_path, first_ns, lateness):
+    """What is late, too, may lie before it."""
+    times = pa.array([first_ns + index for index in range(6)])
+    for name in ("left", "right"):
+        pq.write_table(pa.table({"ts": times, "key": ["a"] * 6}), tmp_path / f"{name}.parquet", row_group_size=2)
+    unit = f'time_unit = "ns"\nlateness = "{lateness}"\n'
+    text = FILES.replace("window", f"{unit}window")
+    done = ended(tmp_path, text, "--set", "cluster.producers=2")
+    summary = json.loads((done.out / "summary.json").read_text())
+    assert (done.code, summary["results"], summary["producers"]) == (0, 36, 2)
+
+
 def test_late_rows_fail_a_run_that_says_so(tmp_path):
     write_inputs(tmp_path, shuffled=("left",))
     run = ended(tmp_path, FILES, "--set", "run.late=fail")
