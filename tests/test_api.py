@@ -224,6 +224,29 @@ def test_an_error_in_the_middle_is_raised_and_leaves_no_half_results(tmp_path):
     assert not list((tmp_path / "run").glob("results/*.parquet"))
 
 
+def test_a_frame_of_which_rows_were_taken_has_no_column_more():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"ts": [1, 10, 20], "key": ["b", "a", "b"]})
+    found = mpijoin.run(job(frame[frame.key == "a"]), slaves=1).table()
+    assert found.column_names == ["key", "left_time", "right_time", "left_row", "right_row"] and found.num_rows == 1
+
+
+def test_a_path_may_be_a_path_of_pathlib(tmp_path):
+    pq.write_table(table(), tmp_path / "one.parquet")
+    side = {"time": "ts", "time_unit": "s", "key": "key", "path": tmp_path / "one.parquet"}
+    done = mpijoin.run({"left": side, "right": side, "output": {"path": tmp_path / "run"}}, slaves=1)
+    assert (done.results, done.path) == (2, tmp_path / "run")
+
+
+@pytest.mark.parametrize("producers", [1, 2])
+def test_a_column_may_be_called_as_what_lies_in_a_struct(tmp_path, producers):
+    inner = pa.array([{"b": 7}, {"b": 8}])
+    pq.write_table(pa.table({"a.b": [5, 6], "a": inner, "key": ["x", "y"]}), tmp_path / "one.parquet", row_group_size=1)
+    side = {"path": str(tmp_path / "one.parquet"), "time": "a.b", "time_unit": "s", "key": "key", "columns": []}
+    job = {"left": side, "right": side, "cluster": {"producers": producers}}
+    assert sorted(mpijoin.run(job, slaves=1).table()["left_time"].to_pylist()) == [5, 6]
+
+
 @pytest.mark.parametrize("times, told", [
     (pa.array([2**61, 2**60], pa.timestamp("us")), "time 1152921504606846976 us, watermark 2305843009213693952 us"),
     (pa.array([1001, 1], pa.timestamp("ns", "Mars/Olympus")), "time 1970-01-01 00:00:00.000000001, watermark 1970"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
 from mpijoin.config.job import MAX, UNBOUNDED, Reduced
@@ -105,7 +106,7 @@ def in_utf8(text: str) -> str:
 
 
 def _parse_path(value: Any) -> str:
-    path = _parse_text(value)
+    path = _parse_text(os.fspath(value) if isinstance(value, os.PathLike) else value)
     if "\0" in path:
         raise ValueError(f"got {show(path)}, wanted a path, which has no zero byte in it")
     return path

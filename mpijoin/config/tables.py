@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from mpijoin.config.kinds import Kind
 from mpijoin.config.units import show
 
+PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 WANTED = "wanted a pyarrow.Table, a RecordBatch, or a frame that Arrow can read, such as one of pandas or polars"
 
 
@@ -20,13 +22,15 @@ def _parse(value: Any) -> Any:
     if isinstance(value, (str, int, float, list, tuple, dict)) or value is None:
         raise ValueError(f"got {show(value)}, {WANTED}")
     try:
-        return pa.table(value)
+        found = pa.table(value)
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
         got, why = (
             f"{type(value).__module__}.{type(value).__qualname__}",
             "; ".join(map(str, error.args)).splitlines()[0],
         )
         raise ValueError(f"got a {got}, which Arrow cannot read ({why}), {WANTED}") from error
+    # An index of pandas that has no name is no column of the user's.
+    return found.select([at for at, name in enumerate(found.column_names) if not PANDAS_INDEX.fullmatch(name)])
 
 
 TABLE = Kind(_parse, repr, "Arrow table or data frame, in Python only")

@@ -86,12 +86,14 @@ class ParquetReader:
                 coming.popleft()
                 left += self._file.metadata.row_group(coming[0]).num_rows
                 row_bytes = self._row_bytes(coming)
-            self._steps.decoded(batch)
+            # "a.b" also names what is called b in a struct that is called a.
+            asked = batch if batch.num_columns == len(self._names) else batch.select(self._names)
+            self._steps.decoded(asked)
             # to set it takes as long as to wait for the interpreter
             if (wanted := self._steps.next_rows(row_bytes)) != rows:
                 rows = wanted
                 self._file.reader.set_batch_size(rows)
-            yield batch
+            yield asked
 
     def _row_bytes(self, groups: Sequence[int]) -> int:
         """Bytes of a row, the larger of the first two of these groups, as the footer knows them: dictionaries and

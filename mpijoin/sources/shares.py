@@ -181,7 +181,10 @@ def _known_maxima(file: pa.parquet.ParquetFile, rules: StreamRules) -> list[int]
     for group in range(file.metadata.num_row_groups):
         metadata = file.metadata.row_group(group)
         columns = (metadata.column(index) for index in range(metadata.num_columns))
-        statistics = next(one.statistics for one in columns if one.path_in_schema == time.name)
+        found = [one.statistics for one in columns if one.path_in_schema == time.name]
+        if len(found) > 1:  # "a.b" may also be what is called b in a struct that is called a
+            return None
+        (statistics,) = found
         if statistics and statistics.physical_type not in ("INT32", "INT64"):
             return None
         if metadata.num_rows == 0 or (statistics and statistics.null_count == metadata.num_rows):
