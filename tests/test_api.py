@@ -247,6 +247,25 @@ def test_a_column_may_be_called_as_what_lies_in_a_struct(tmp_path, producers):
     assert sorted(mpijoin.run(job, slaves=1).table()["left_time"].to_pylist()) == [5, 6]
 
 
+@pytest.mark.parametrize("joined", ["left", "right", "full", "anti"])
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view(), pa.binary(1)], ids=str)
+def test_rows_without_partner_have_keys_and_columns_of_each_type(joined, kind):
+    """Arrow computes with none of the views."""
+    first, second, third = values = ["a", "b", "c"] if kind == pa.string_view() else [b"a", b"b", b"c"]
+    left = pa.table({"ts": [1, 1, 1], "key": pa.array([first, second, None], kind), "v": pa.array(values, kind)})
+    right = pa.table({"ts": [1, 1, 1], "key": pa.array([first, third, None], kind), "v": pa.array(values, kind)})
+    found = mpijoin.run({**job(left, right), "join": {"type": joined}}, slaves=1).table()
+    lone = {(second, second, None), (None, third, None)}
+    wanted = {
+        "left": {(first, first, first), *lone},
+        "right": {(first, first, first), (third, None, second), (None, None, third)},
+        "full": {(first, first, first), *lone, (third, None, second), (None, None, third)},
+        "anti": {(second, second), (None, third)},
+    }
+    rows = [tuple(row[name] for name in ("key", "left_v", "right_v") if name in row) for row in found.to_pylist()]
+    assert found.schema.field("key").type == kind and len(rows) == len(wanted[joined]) and set(rows) == wanted[joined]
+
+
 @pytest.mark.parametrize("times, told", [
     (pa.array([2**61, 2**60], pa.timestamp("us")), "time 1152921504606846976 us, watermark 2305843009213693952 us"),
     (pa.array([1001, 1], pa.timestamp("ns", "Mars/Olympus")), "time 1970-01-01 00:00:00.000000001, watermark 1970"),

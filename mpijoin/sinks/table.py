@@ -103,7 +103,7 @@ class TableBuilder:
             side.where_keyed(side.where_present(self._column(index, column, stored)), self.rows)
             for index, side in enumerate(self._sides)
         )
-        return first.fill_null(second) if 1 in self._alone else first
+        return _filled(first, second) if 1 in self._alone else first
 
     def _column(self, index: int, column: columns.ResultColumn, stored: dict[int, list[pa.Array]]) -> pa.Array:
         """The column as the stream of this index has it."""
@@ -212,7 +212,19 @@ class _Side:
 def _with_nulls(array: pa.Array, nulls: np.ndarray) -> pa.Array:
     import pyarrow.compute as pc  # late: inner joins do without it
 
-    return pc.if_else(array_of(~nulls), array, pa.scalar(None, array.type))
+    plain = _plain(array)
+    return pc.if_else(array_of(~nulls), plain, pa.scalar(None, plain.type)).cast(array.type)
+
+
+def _filled(array: pa.Array, others: pa.Array) -> pa.Array:
+    """The array, with another's values where it has nulls."""
+    return _plain(array).fill_null(_plain(others)).cast(array.type)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The array in a type that Arrow computes with: it cannot with views of strings."""
+    large = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return array.cast(large.get(array.type, array.type))
 
 
 def time_array(kind: pa.DataType, values: np.ndarray) -> pa.Array:
