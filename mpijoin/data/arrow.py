@@ -183,13 +183,16 @@ def text_array(values: Sequence[str | None]) -> pa.Array:
 
 
 def byte_array(kind: pa.DataType, offsets: np.ndarray, data: np.ndarray, nulls: np.ndarray | None) -> pa.Array:
-    """Array of a string or binary `kind` from offsets int64[n + 1] and bytes.
+    """Array of a string or binary `kind` from offsets int64[n + 1] and bytes. nulls: bool[n]. Of a binary of fixed
+    size, what has no bytes is null, too: so are the keys of tuples that are missing from a result.
 
     Raises ArrowCapacityError when they are more than the kind's 32-bit offsets can say.
     """
     narrow = _is_narrow(kind)
     if narrow and offsets[-1] > ARROW_OFFSET_MAX:
         raise pa.ArrowCapacityError(f"{offsets[-1]} bytes of {kind} in one array, at most {ARROW_OFFSET_MAX} fit")
+    if types.is_fixed_size_binary(kind) and kind.byte_width:
+        nulls = offsets[1:] == offsets[:-1]
     wide = pa.large_string() if is_string(kind) else pa.large_binary()
     stored = offsets.astype(np.int32) if narrow else offsets
     buffers = [validity(nulls), pa.py_buffer(stored), pa.py_buffer(data)]

@@ -224,6 +224,12 @@ def test_bytes_of_an_empty_column():
     assert offsets.tolist() == [0] and len(data) == 0
 
 
+def test_a_binary_of_fixed_size_that_is_missing_is_null():
+    offsets, data = np.array([0, 0, 3, 3]), np.frombuffer(b"abc", np.uint8)
+    assert byte_array(pa.binary(3), offsets, data, None).to_pylist() == [None, b"abc", None]
+    assert byte_array(pa.binary(0), np.zeros(3, np.int64), data[:0], None).to_pylist() == [b"", b""]
+
+
 def test_decimals_come_back_exactly():
     layout = RecordLayout(schema((), [pa.decimal128(20, 2)], hashed=False))
     source = pa.array([decimal.Decimal("-123456789012345678.91"), None], pa.decimal128(20, 2))
