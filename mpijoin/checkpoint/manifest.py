@@ -26,7 +26,7 @@ from mpijoin.errors import CheckpointError
 from mpijoin.records import Counts, MoveTotals, PartInfo, Span
 from mpijoin.refusals import reading, writing
 
-VERSION = 12
+VERSION = 13
 DIGITS = 5  # of a number in a name, at least
 
 # What files of checkpoints are called, and how they begin.

@@ -60,7 +60,7 @@ def resolve(job: Job, known: Sequence[Fault] | None = None) -> JoinSchema:
     faults += _output_faults(job, streams, unread)
     if faults:
         raise JobError(faults)
-    return _common_unit(job, [stream.resolved() for stream in streams])
+    return _common_unit(job, [stream.resolved(index in job.alone) for index, stream in enumerate(streams)])
 
 
 def _key_type_faults(streams: Sequence[StreamColumns]) -> Iterator[str]:

@@ -91,12 +91,14 @@ class StreamColumns:
     def time_column(self) -> Column | None:
         return next(iter(self.columns(self.time_names)), None)
 
-    def resolved(self) -> StreamSchema:
-        """The stream as the engine knows it, with scale 1; every column must have been found."""
+    def resolved(self, keeps_keyless: bool) -> StreamSchema:
+        """The stream as the engine knows it, with scale 1; every column must have been found. keeps_keyless: whether
+        results show rows with a null key."""
         time, keys = self.time_column, tuple(self.columns(self.keys))
         assert time is not None
         hashed = len(keys) > 1 or key_kind(keys[0].type) not in WORD_KINDS
-        return StreamSchema(self.stream.name, time, 1, keys, hashed, tuple(self.columns(self.kept)))
+        null_keys = keeps_keyless and len(keys) > 1
+        return StreamSchema(self.stream.name, time, 1, keys, hashed, tuple(self.columns(self.kept)), null_keys)
 
 
 def find_columns(job: Job, stream: StreamJob, unread: Collection[str]) -> StreamColumns:

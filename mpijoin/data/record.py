@@ -5,6 +5,8 @@
 
 The key part (only where the key is hashed) is normalised, so that two keys of one logical type are equal iff their
 `key_words` and their blobs' key bytes are. A payload length of -1 is a null; every payload column has a null bit too.
+Key columns have null bits, behind the payload's, only where the schema says so (`null_keys`). These are no part of the
+key: a tuple with a null key equals nothing, which its row number tells, and is compared with nothing.
 """
 
 from __future__ import annotations
@@ -97,13 +99,13 @@ def key_word(array: pa.Array) -> np.ndarray:
     return values.view(f"i{values.itemsize}" if signed else values.dtype).astype(np.int64, copy=False)
 
 
-def key_column(kind: pa.DataType, words: np.ndarray) -> pa.Array:
-    """A key column of its own type (never null) from `key_word`'s int64[n]."""
+def key_column(kind: pa.DataType, words: np.ndarray, nulls: np.ndarray | None = None) -> pa.Array:
+    """A key column of its own type from `key_word`'s int64[n]. nulls: bool[n]; None: it has none."""
     if types.is_date32(kind):
         words = words // DAY_MS
     if width_bytes(kind) < WORD_BYTES:
         words = words.astype(f"i{width_bytes(kind)}")
-    return fixed_array(kind, words, None)
+    return fixed_array(kind, words, nulls)
 
 
 @dataclass(frozen=True)
@@ -147,19 +149,23 @@ class RecordLayout:
 
     @cached_property
     def null_offset(self) -> int:
-        """Bytes into the record at which the payload's null bits start."""
+        """Bytes into the record at which the null bits start."""
         ends = [field.offset + field.dtype.itemsize for field in self.fields if not field.is_key]
         return max(ends, default=self.key_words * WORD_BYTES)
 
     @cached_property
+    def _null_bytes(self) -> int:
+        schema = self.schema
+        return -(-(len(schema.payload) + (len(schema.keys) if schema.null_keys else 0)) // 8)
+
+    @cached_property
     def record_words(self) -> int:
-        null_bytes = -(-len(self.schema.payload) // 8)
-        return -(-(self.null_offset + null_bytes) // WORD_BYTES)
+        return -(-(self.null_offset + self._null_bytes) // WORD_BYTES)
 
     @cached_property
     def _dtype(self) -> np.dtype:
         """A record as a structure: fields "0", "1", … in the order of `fields`, null bytes "null0", "null1", …"""
-        null_bytes = -(-len(self.schema.payload) // 8)
+        null_bytes = self._null_bytes
         return np.dtype(
             {
                 "names": [str(i) for i in range(len(self.fields))] + [f"null{i}" for i in range(null_bytes)],
@@ -173,7 +179,8 @@ class RecordLayout:
         """(record int64[n, record_words], size int64[n], blob uint8[sum(size)]) of the columns, given as `fields` are.
 
         Without variable-size columns size and blob are empty. `rows` = n is needed only where no column is stored.
-        Keys must not be null. Raises InputError when a value is longer than a 32-bit length can say.
+        Which keys are null is kept only with `null_keys`. Raises InputError when a value is longer than a 32-bit length
+        can say.
         """
         arrays = [one_array(column) for column in columns]
         count = len(arrays[0]) if arrays else rows
@@ -189,14 +196,18 @@ class RecordLayout:
                 view[str(index)] = values[field.column.name].length
             else:
                 view[str(index)] = key_word(array) if field.is_key else fixed_values(array)
-            if nulls is not None and not field.is_key:
+            if nulls is not None and self._has_null_bit(field):
                 self._set_nulls(view, index, nulls)
         return record, *self._pack_blob(values, count)
 
     def null_bit(self, index: int) -> tuple[int, int]:
-        """Which bit of which null byte belongs to a payload field, by its index in `fields`."""
-        ordinal = index - (len(self.fields) - len(self.schema.payload))
-        return divmod(ordinal, 8)
+        """Which bit of which null byte belongs to a field that has one, by its index in `fields`."""
+        payload = len(self.schema.payload)
+        keys = len(self.fields) - payload
+        return divmod(index - keys if index >= keys else payload + index, 8)
+
+    def _has_null_bit(self, field: Field) -> bool:
+        return not field.is_key or self.schema.null_keys
 
     def _set_nulls(self, view: np.ndarray, index: int, nulls: np.ndarray) -> None:
         octet, bit = self.null_bit(index)
@@ -249,15 +260,14 @@ class RecordLayout:
         return columns
 
     def _unpack_field(self, index: int, values: _Items, data: dict[int, tuple[np.ndarray, np.ndarray]]) -> pa.Array:
-        field = self.fields[index]
-        if field.is_key and not field.is_variable:
-            return key_column(field.kind, values.of(field.offset, field.dtype))
-        if field.is_key:
-            return byte_array(field.kind, *data[index], None)
-        octet, bit = self.null_bit(index)
-        nulls = values.bit(self.null_offset + octet, bit)
+        field, nulls = self.fields[index], None
+        if self._has_null_bit(field):
+            octet, bit = self.null_bit(index)
+            nulls = values.bit(self.null_offset + octet, bit)
         if field.is_variable:
             return byte_array(field.kind, *data[index], nulls)
+        if field.is_key:
+            return key_column(field.kind, values.of(field.offset, field.dtype), nulls)
         return fixed_array(field.kind, values.of(field.offset, field.dtype), nulls)
 
 

@@ -26,7 +26,12 @@ class Column:
 
 @dataclass(frozen=True)
 class StreamSchema:
-    """One stream's columns. `scale` = join time units per unit of the time column (>= 1)."""
+    """One stream's columns.
+
+    scale: join time units per unit of the time column (>= 1) · null_keys: whether records say which key columns are
+    null. They do where rows with a null key are results and the key has several columns (so it is hashed); a null in a
+    key of one column is told by the row number (KEYLESS).
+    """
 
     name: str
     time: Column
@@ -34,6 +39,7 @@ class StreamSchema:
     keys: tuple[Column, ...]
     hashed: bool
     payload: tuple[Column, ...]
+    null_keys: bool = False
 
     @property
     def stored(self) -> tuple[Column, ...]:

@@ -18,7 +18,7 @@ from mpijoin.launch.setup import Roles, RunSetup
 from mpijoin.messages import Begin
 from mpijoin.rundir import RunDirectory
 
-FORMAT = 2
+FORMAT = 3
 ROLES = {"size": int, "collects": bool, "producers": int}
 
 
@@ -30,7 +30,7 @@ def begin_of(setup: RunSetup) -> Begin:
         "format": FORMAT,
         "job": dump_job(setup.job),
         "unit": setup.schema.unit,
-        "streams": [[one.name, one.scale, one.hashed, len(one.keys)] for one in streams],
+        "streams": [[one.name, one.scale, one.hashed, one.null_keys, len(one.keys)] for one in streams],
         "size": setup.roles.size,
         "collects": setup.roles.collects,
         "producers": setup.roles.producer_count,
@@ -81,12 +81,14 @@ def _setup(values: dict[str, Any], columns: tuple[np.ndarray, ...]) -> RunSetup:
 
 
 def _stream(values: list[Any], octets: np.ndarray) -> StreamSchema:
-    name, scale, hashed, keys = values
+    name, scale, hashed, null_keys, keys = values
     schema = pa.ipc.read_schema(pa.py_buffer(octets))
     time, *columns = (Column(field.name, field.type) for field in schema)
-    if type(scale) is not int or scale < 1 or type(hashed) is not bool or not 1 <= keys <= len(columns):
-        raise ValueError(f"got stream {name!r} with scale {scale!r}, hashed {hashed!r}, {keys!r} keys")
-    return StreamSchema(name, time, scale, tuple(columns[:keys]), hashed, tuple(columns[keys:]))
+    are_flags = type(hashed) is bool and type(null_keys) is bool
+    if type(scale) is not int or scale < 1 or not are_flags or not 1 <= keys <= len(columns):
+        told = f"scale {scale!r}, hashed {hashed!r}, null_keys {null_keys!r}, {keys!r} keys"
+        raise ValueError(f"got stream {name!r} with {told}")
+    return StreamSchema(name, time, scale, tuple(columns[:keys]), hashed, tuple(columns[keys:]), null_keys)
 
 
 def _typed(values: dict[str, Any], name: str, kind: type) -> Any:

@@ -154,7 +154,9 @@ class _Side:
         return _with_nulls(array, missing) if missing.any() else array
 
     def where_keyed(self, array: pa.Array, rows: int) -> pa.Array:
-        """The column, with nulls where the tuple has no key."""
+        """The key column, with its nulls. Of a key of several columns each has its own already."""
+        if self.stream.null_keys:
+            return array
         keyless = self.word(ROW, rows) & KEYLESS != 0
         return _with_nulls(array, keyless) if keyless.any() else array
 

@@ -26,10 +26,10 @@ TYPES = [
 KEY_TYPES = [pa.int8(), pa.int64(), pa.uint64(), pa.bool_(), pa.date32(), pa.timestamp("ms"), pa.string(), pa.binary(3)]
 
 
-def schema(keys=(), payload=(), hashed=True) -> StreamSchema:
+def schema(keys=(), payload=(), hashed=True, null_keys=False) -> StreamSchema:
     def columns(prefix, kinds):
         return tuple(Column(f"{prefix}{i}", kind) for i, kind in enumerate(kinds))
-    return StreamSchema("left", TIME, 1, columns("k", keys), hashed, columns("p", payload))
+    return StreamSchema("left", TIME, 1, columns("k", keys), hashed, columns("p", payload), null_keys)
 
 
 def random_array(kind: pa.DataType, rows: int, null_share: float, seed: int) -> pa.Array:
@@ -64,12 +64,12 @@ def choose(packed, rows):
 @given(st.data())
 def test_any_columns_survive_the_round_trip_and_any_choice_of_rows(data):
     kinds = data.draw(st.lists(st.sampled_from(TYPES), max_size=12))
-    keys = data.draw(st.lists(st.sampled_from(KEY_TYPES), max_size=3))
-    rows, null_share, seed = data.draw(
-        st.tuples(st.integers(0, 20), st.sampled_from([0.0, 0.3, 1.0]), st.integers(0, 99))
+    keys = data.draw(st.lists(st.sampled_from(KEY_TYPES), max_size=data.draw(st.sampled_from([3, 3, 10]))))
+    rows, null_share, key_null_share, seed = data.draw(
+        st.tuples(st.integers(0, 20), *[st.sampled_from([0.0, 0.3, 1.0])] * 2, st.integers(0, 99))
     )
-    layout = RecordLayout(schema(keys, kinds, hashed=bool(keys)))
-    columns = [random_array(kind, rows, 0.0, seed + i) for i, kind in enumerate(keys)]
+    layout = RecordLayout(schema(keys, kinds, hashed=bool(keys), null_keys=bool(keys) and key_null_share > 0))
+    columns = [random_array(kind, rows, key_null_share, seed + i) for i, kind in enumerate(keys)]
     columns += [random_array(kind, rows, null_share, seed + 50 + i) for i, kind in enumerate(kinds)]
     packed = layout.pack(columns, rows)
     assert packed[0].shape == (rows, layout.record_words) and packed[0].dtype == np.int64
@@ -128,6 +128,20 @@ def test_the_layout_is_aligned_and_counts_its_key_part():
     assert (layout.key_fixed_words, layout.key_count_var, layout.key_words) == (1, 3, 3)
     assert [field.offset for field in layout.fields] == [8, 0, 12, 16, 32, 24, 33]
     assert layout.record_words == 5 and [field.column.name for field in layout.variable] == ["k0", "k2", "k3", "p2"]
+
+
+def test_null_bits_of_keys_lie_behind_all_else_and_are_no_part_of_the_key():
+    kinds = [pa.int32(), pa.string(), pa.bool_()], [pa.int64()] * 4 + [pa.int8(), pa.bool_()]
+    plain, knowing = RecordLayout(schema(*kinds)), RecordLayout(schema(*kinds, null_keys=True))
+    assert plain.fields == knowing.fields and plain.key_words == knowing.key_words
+    assert [plain.null_bit(index) for index in range(3, 9)] == [knowing.null_bit(index) for index in range(3, 9)]
+    assert [knowing.null_bit(index) for index in range(3)] == [(0, 6), (0, 7), (1, 0)]
+    columns = [pa.array([5, None], pa.int32()), pa.array([None, "a"]), pa.array([None, True])]
+    columns += [pa.array([1, 2], kind) for kind in kinds[1][:5]] + [pa.array([True, False])]
+    (words, size, blob), (others, _, _) = knowing.pack(columns), plain.pack(columns)
+    assert (words[:, : plain.key_words] == others[:, : plain.key_words]).all() and plain.key_words == 3
+    keys = [column.to_pylist() for column in knowing.unpack(words, size, blob)[:3]]
+    assert keys == [[5, None], [None, "a"], [None, True]]
 
 
 EQUAL_KEYS = [

@@ -12,7 +12,7 @@ import signal
 import threading
 from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -120,6 +120,8 @@ def work(chance):
     key, payload, count = chance.choice(KEYS), chance.choice(PAYLOADS), chance.choice([2, 2, 2, 1, 3, 3, 4])
     names = ("left", "right") if count == 2 else NAMES[:count]
     sides = tuple(_stream(chance, name, key, payload, ROWS[count]) for name in names)
+    if count == 2 and key is KEYS[0]:
+        sides = tuple(map(_with_two_keys, sides))
     kept = {
         "cluster": {"partitions": chance.randint(1, 8)},
         "tuning": {"block": chance.choice(["64 B", "200 B", "4 KiB"])},
@@ -158,6 +160,16 @@ def _stream(chance, name, key, payload, rows_of_files):
     window_ns = None if chance.random() < 0.1 else chance.choice([0, 30, 100, 400]) * 10**6
     lateness_ns = chance.choice([0, 10, 1000]) * 10**6
     return Stream(name, tuple(files), "ms", pa.int64(), (key[0],), (payload[0],), window_ns, lateness_ns, form)
+
+
+def _with_two_keys(side):
+    """Returns the stream with a second key column. Where its key is null, that is now one of the columns, by turns."""
+    files = tuple(
+        [(time, (at % 2 and None, "x" if at % 2 else None) if key is None else (key, "x"), payload)
+         for at, (time, (key,), payload) in enumerate(rows)]
+        for rows in side.files
+    )  # fmt: skip
+    return replace(side, files=files, key_types=(*side.key_types, pa.string()))
 
 
 def manner(chance, work):

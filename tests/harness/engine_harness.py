@@ -163,7 +163,6 @@ def expected_rows(streams, wanted, kind="inner"):
         ]
         times, keys, payloads = zip(*taken)
         key = next(key for key in keys if key is not None)
-        key = (None,) * len(key) if None in key else key
         answers = () if partners is None else (partners[result[0]],)
         values = (value for payload in payloads for value in payload)
         found[(*key, *times, *result[: len(shown)], *values, *answers)] += count

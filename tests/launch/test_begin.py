@@ -24,7 +24,9 @@ def setup(streams=3, directory=True):
     side = {"kind": "synthetic", "rate": 10, "tuples": 5, "window": "3 s"}
     job = load_job({"streams": {name: dict(side) for name in names}, "output": {"path": "/runs/a", "results": "count"}})
     time, *columns = (Column(f"c{at}", kind) for at, kind in enumerate(TYPES))
-    schemas = tuple(StreamSchema(name, time, 1000, tuple(columns[:2]), True, tuple(columns[2:])) for name in names)
+    schemas = tuple(
+        StreamSchema(name, time, 1000, tuple(columns[:2]), True, tuple(columns[2:]), name != "p") for name in names
+    )
     folder, checkpoints = (RunDirectory(Path("/runs/a")), Path("/runs/a/checkpoint")) if directory else (None, None)
     return RunSetup(job, JoinSchema(schemas, "ns"), Roles(4, True), folder, checkpoints, directory)
 
@@ -56,12 +58,13 @@ def test_a_setup_without_a_field_or_with_another_kind_of_value_is_refused(name):
 @pytest.mark.parametrize(
     "values, said",
     [
-        ({"format": 99}, "got format 99, wanted 2"),
+        ({"format": 99}, "got format 99, wanted 3"),
         ({"job": "x = "}, "TOMLDecodeError"),
         ({"job": "[run]\nspeed = 7\n"}, "JobError"),
         ({"unit": "days"}, "got unit 'days', wanted one of s, ms, us, ns"),
-        ({"streams": [["p", 1, True, 1]]}, "got columns of 3 streams, wanted p, s, third_one"),
-        ({"streams": [[name, 1, True, 99] for name in NAMES]}, "99 keys"),
+        ({"streams": [["p", 1, True, False, 1]]}, "got columns of 3 streams, wanted p, s, third_one"),
+        ({"streams": [[name, 1, True, None, 2] for name in NAMES]}, "null_keys None"),
+        ({"streams": [[name, 1, True, False, 99] for name in NAMES]}, "99 keys"),
     ],
 )
 def test_a_foreign_setup_is_refused_by_what_is_wrong_with_it(values, said):

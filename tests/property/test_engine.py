@@ -4,6 +4,7 @@ import datetime
 import tempfile
 from collections import Counter
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ import mpijoin.coordinator.start
 import mpijoin.producer.intake
 import mpijoin.producer.pacing
 import mpijoin.slave.rotating
+import oracle
 from engine_harness import (
     Stream,
     check_counts,
@@ -87,11 +89,11 @@ class Shape(NamedTuple):
 
 
 @some.composite
-def shapes(draw):
+def shapes(draw, keys_max=some.sampled_from([1, 1, 2])):
     units = draw(some.sampled_from([("us", "us"), ("ns", "ns"), ("s", "s"), ("ms", "us"), ("ms", "s"), ("ns", "us")]))
     is_csv = draw(some.sampled_from([False, False, False, True]))
     kinds = some.sampled_from(CSV_KEY_KINDS if is_csv else KEY_KINDS)
-    keys = tuple(draw(some.lists(kinds, min_size=1, max_size=draw(some.sampled_from([1, 1, 2])))))
+    keys = tuple(draw(some.lists(kinds, min_size=1, max_size=draw(keys_max))))
     pools = tuple(kind.pool[: draw(some.integers(1, len(kind.pool)))] for kind in keys)
     unit_ns = max(10**9 if unit == "s" else {"ms": 10**6, "us": 10**3, "ns": 1}[unit] for unit in units)
     timestamps = draw(some.booleans()) and not is_csv
@@ -247,6 +249,29 @@ def test_rows_payload_late_set_and_counts_are_the_oracles(inputs, job, slaves, r
     if table is not None:
         assert [(field.name, field.type) for field in table.schema] == expected_schema(sides)
         assert table_rows(table) == expected_rows(sides, wanted)
+
+
+@some.composite
+def typed_jobs(draw):
+    """(the type, what is asked of partners, two streams) of a join whose results show rows without partner. Where they
+    show keys of the second stream, these have the types of the first one's."""
+    shape, kind = draw(shapes(some.sampled_from([1, 2, 3, 9]))), draw(some.sampled_from([*oracle.ALONE]))
+    left, right = (draw(streams(shape, side)) for side in range(2))
+    if 1 in oracle.ALONE[kind]:
+        right = replace(right, key_types=left.key_types)
+    return kind, draw(some.sampled_from(["all", "last", "count"])) if kind == "left" else "all", (left, right)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(typed_jobs(), settings_of_runs(), SLAVES, INNER_SIZES, SEEDS)
+def test_rows_without_partner_show_what_their_key_columns_hold(inputs, job, slaves, rows, seed):
+    kind, match, sides = inputs
+    job["join"] = {"type": kind, **({"reduce": {"n": "count()"}} if match == "count" else {"match": match})}
+    wanted = expect(*sides, kind=kind, match=match)
+    with tempfile.TemporaryDirectory() as folder, inner_sizes(rows, seed):
+        done = run(job, sides, slaves, folder)
+        check_counts(done.summary, wanted)
+        assert table_rows(done.table()) == expected_rows(sides, wanted, kind)
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)

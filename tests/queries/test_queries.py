@@ -167,6 +167,15 @@ def test_a_run_may_be_replaced_by_one_of_other_queries(streams, tmp_path):
         mpijoin.run({**job, **asks("as-of")}, slaves=1, overwrite=True)
 
 
+def test_one_query_shows_keys_that_are_null_in_part_beside_one_of_pairs(streams, tmp_path):
+    sides = {name: {**side, "key": ["key", "v"], "columns": []} for name, side in streams.items()}
+    tables = [{"name": "pairs"}, {"name": "alone", "type": "full"}, {"name": "left", "type": "left", "match": "last"}]
+    done = mpijoin.run({**sides, "query": tables, **SETTINGS, "output": {"path": str(tmp_path / "run")}}, slaves=2)
+    assert verify(tmp_path / "run").ok and done.table("pairs").num_rows > 10
+    nulls = {(row["key_key"] is None, row["key_v"] is None) for row in done.table("alone").to_pylist()}
+    assert len(nulls) == 4
+
+
 def test_a_query_that_finds_nothing_has_a_file_with_its_columns(streams, tmp_path):
     tables = [{"name": "none", "where": "left.v > 1000"}, {"name": "all"}]
     done = mpijoin.run({**streams, "query": tables, "output": {"path": str(tmp_path / "run")}}, slaves=2)

@@ -138,6 +138,17 @@ def test_each_type_of_join_has_the_rows_and_nulls_of_sql(streams_of, tmp_path, k
 
 
 @pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("results, key", [("parquet", ["key", "id"]), ("collect", ["name", "id", "flag"])])
+def test_each_column_of_a_key_has_its_own_nulls(streams_of, tmp_path, kind, results, key):
+    sides = [{**side, "key": key, "window": "400 s"} for side in streams_of["int64"]]
+    summary, report = joined(tmp_path, *sides, join={"type": kind}, output={"results": results})
+    assert report.ok and summary["results"] > 20, report.text()
+    table = pq.read_table(tmp_path / "run" / "results")
+    nulls = {tuple(row[f"key_{name}"] is None for name in key) for row in table.to_pylist()}
+    assert kind == "semi" or {(False,) * len(key), (False, True, False)[: len(key)]} <= nulls
+
+
+@pytest.mark.parametrize("kind", TYPES)
 def test_a_typed_result_that_is_lost_or_wrong_is_noticed(streams_of, tmp_path, kind):
     _, report = joined(tmp_path, *streams_of["int64"], join={"type": kind})
     assert report.ok, report.text()
