@@ -71,7 +71,7 @@ class MoveLog:
             case TellCopy(_, _, move, steps.SPREAD | steps.GIVE as step):
                 self._begin(move, SPREAD if step == steps.SPREAD else GATHER)
                 self._open[move]["frozen_us"] = self._open[move]["begun_us"]
-            case Deliver(int() as move) | Redeal(move):
+            case Deliver(move) | Redeal(move):
                 self._delivered(move)
 
     def _begin(self, move: int, kind: str = "") -> None:

@@ -11,12 +11,17 @@ import numpy as np
 
 from mpijoin.messages import Columns, Piece
 from mpijoin.partitioning.scatter import FIXED_WORDS, Scattered
-from mpijoin.partitioning.table import HELD, NO_STREAM, SHARED, Batch, Copy, PartitionTable
+from mpijoin.partitioning.table import HELD, NO_STREAM, SHARED, TIME_MAX, Batch, Copy, PartitionTable, Waited
 
-ADDRESS, SIZE = FIXED_WORDS, FIXED_WORDS + 1
+TIME, ADDRESS, SIZE = 1, FIXED_WORDS, FIXED_WORDS + 1  # words of a tuple
 # Rows that were held back for several slaves go out in items of about this size. One that spans much more than a window
 # would be compared with much that is too old for it, and no other group would be joined meanwhile.
 BATCH_BYTES = 1 << 16
+
+
+# What waited of a group at a checkpoint goes out in about so many items. Until all of an item is joined, nothing of it
+# expires, and it may be many epochs that come together.
+RESTORED_ITEMS = 16
 
 
 class Added(NamedTuple):
@@ -131,7 +136,7 @@ class MiniBuffers:
         held = self._held.pop(group, [])
         copies = self.table.copies_of(group) or (Copy(self.table.owner_of(group)),)
         batches = []
-        for some in (*_batches(held), []):
+        for some in (*_batches(held, BATCH_BYTES), []):
             each = list(zip(*(self._dealt(group, piece, copies) for piece in some))) or [()] * len(copies)
             for copy, own in zip(copies, each):
                 self._waiting[copy.slave].append(Queued(np.array([group]), list(own), copy))
@@ -146,19 +151,29 @@ class MiniBuffers:
         for slave, items in self._waiting.items():
             yield from ((slave, item) for item in items if any(piece.octets for piece in item.pieces))
 
-    def restore(self, items: Iterable[Queued]) -> dict[int, int]:
-        """Holds back, group by group, all rows that waited when a checkpoint cut the run. Returns the bytes of each
-        group."""
-        added: dict[int, int] = {}
+    def restore(self, items: Iterable[Queued]) -> tuple[Waited, ...]:
+        """Puts all rows that waited when a checkpoint cut the run behind what waits for the slaves of their groups,
+        group by group. Each group has a few items. Returns what is in them, in their order."""
+        of_groups: dict[int, list[Piece]] = {}
         for groups, pieces, _ in items:
             for piece in pieces:
                 for at in np.flatnonzero(piece.counts.sum(axis=0)).tolist():
-                    group, own = int(groups[at]), _only(piece, at)
-                    self._held.setdefault(group, []).append(own)
-                    added[group] = added.get(group, 0) + own.octets
-        self.held_bytes += sum(added.values())
+                    of_groups.setdefault(int(groups[at]), []).append(_only(piece, at))
+        waited = [one for group, pieces in of_groups.items() for one in self._restored(group, pieces)]
+        self.held_bytes += sum(one.octets for one in waited)
         self.held_bytes_max = max(self.held_bytes_max, self.held_bytes)
-        return added
+        return tuple(waited)
+
+    def _restored(self, group: int, pieces: list[Piece]) -> list[Waited]:
+        slave, later, waited = self.table.owner_of(group), (TIME_MAX,) * len(pieces[0].columns), []
+        runs = [*_batches(pieces, -(-_octets(pieces) // RESTORED_ITEMS))]
+        for run in runs:
+            self._waiting[slave].append(Queued(np.array([group]), run))
+        for run in reversed(runs):
+            waited.append(Waited(slave, _octets(run), later))
+            earliest = [[int(own.tuples[:, TIME].min(initial=TIME_MAX)) for own in one.columns] for one in run]
+            later = tuple(map(min, zip(later, *earliest)))
+        return waited[::-1]
 
     def rest(self, groups: Iterable[tuple[int, np.ndarray]]) -> None:
         """Appends an item without rows for each of these slaves, with its groups."""
@@ -172,14 +187,14 @@ class MiniBuffers:
             waiting.append(Queued(self.table.groups_of(slave), []))
 
 
-def _batches(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
-    """Cuts the pieces into runs of about BATCH_BYTES."""
+def _batches(pieces: Sequence[Piece], least_bytes: int) -> Iterator[list[Piece]]:
+    """Cuts the pieces into runs of so many bytes, or a little more."""
     run: list[Piece] = []
     octets = 0
     for piece in pieces:
         run.append(piece)
         octets += piece.octets
-        if octets >= BATCH_BYTES:
+        if octets >= least_bytes:
             yield run
             run, octets = [], 0
     if run:

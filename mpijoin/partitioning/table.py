@@ -10,6 +10,7 @@ import numpy as np
 HELD, SHARED = -1, -2
 # These are the `move`, the `peer` and the `dealt` of a `Copy` that has nothing to do with one.
 NO_MOVE = NO_PEER = NO_STREAM = -1
+TIME_MAX = (1 << 63) - 1
 
 
 class Copy(NamedTuple):
@@ -22,6 +23,15 @@ class Copy(NamedTuple):
     step: str = ""
     peer: int = NO_PEER
     dealt: int = NO_STREAM
+
+
+class Waited(NamedTuple):
+    """Rows of one group that wait for its slave. octets: their bytes · later: the earliest time of each stream among
+    the group's rows that wait behind them, TIME_MAX if there are none."""
+
+    slave: int
+    octets: int
+    later: tuple[int, ...]
 
 
 class Batch(NamedTuple):

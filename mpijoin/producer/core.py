@@ -301,11 +301,13 @@ class ProducerCore:
         return [CloseInput(), *self._serve_all()]
 
     def _resumed(self, event: Resumed) -> list[Action]:
-        actions = []
-        for group, octets in event.pending.items():
-            self._queues.restore(group, octets)
-            actions += self._deliver(None, group, self.table.owner_of(group))
-        return actions
+        """Of each stream, no row to come is earlier than those that wait behind an item, or else than its watermark."""
+        octets: dict[int, int] = {}
+        for one in event.waited:
+            self._queues.restore(one.slave, one.octets, tuple(map(min, one.later, self._complete)))
+            octets[one.slave] = octets.get(one.slave, 0) + one.octets
+        sent = [serve for slave in octets for serve in self._queues.send_due(slave, self._epoch)]
+        return [Flowed(octets, {}), *sent]
 
     def _cut(self) -> list[Action]:
         """The checkpoint that was asked for, if the tick under way is over."""
@@ -340,7 +342,7 @@ class ProducerCore:
         self._queues.hold(event.group, supplier, event.octets)
         return []
 
-    def _deliver(self, move: int | None, group: int, slave: int) -> list[Action]:
+    def _deliver(self, move: int, group: int, slave: int) -> list[Action]:
         """The group is this slave's from now on."""
         self.table.route(group, slave)
         octets = self._queues.deliver(group, slave, self._complete)

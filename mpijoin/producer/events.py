@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpijoin.partitioning.table import NO_PEER, NO_STREAM, Batch, Copy
+from mpijoin.partitioning.table import NO_PEER, NO_STREAM, Batch, Copy, Waited
 from mpijoin.producer.pacing import TIME_MIN, Pace
 from mpijoin.time_events import Rest, Ticked
 
@@ -92,9 +92,9 @@ class Redealt(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """The run goes on from a checkpoint, in which rows of these groups waited: bytes per group."""
+    """The run goes on from a checkpoint, in which these rows waited. They wait again, in this order."""
 
-    pending: dict[int, int]
+    waited: tuple[Waited, ...]
 
 
 class Pause(NamedTuple):
@@ -108,10 +108,9 @@ class Pause(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """The coordinator has the group's input go to this slave from now on, first what was held back. move: None where
-    the run goes on from a checkpoint."""
+    """The coordinator has the group's input go to this slave from now on, first what was held back."""
 
-    move: int | None
+    move: int
     group: int
     slave: int
 
@@ -238,9 +237,9 @@ class Command(NamedTuple):
 
 
 class Deliver(NamedTuple):
-    """What was held back of the group is the slave's next item. move: None where the run goes on from a checkpoint."""
+    """What was held back of the group is the slave's next item."""
 
-    move: int | None
+    move: int
     group: int
     slave: int
 

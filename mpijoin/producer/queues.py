@@ -79,9 +79,11 @@ class Queues:
         self.held[group] += sum(octets)
         view.waiting_bytes -= sum(octets)
 
-    def restore(self, group: int, octets: int) -> None:
-        """So much of a group waited when the run was cut that goes on now."""
-        self.held[group] = octets
+    def restore(self, slave: int, octets: int, watermarks: Watermarks) -> None:
+        """These rows of a group waited when the run was cut that goes on now. They are due, in a message of their own.
+        """
+        self._queue_apart(slave, octets, watermarks)
+        self.slaves[slave].due += 1
         self.held_bytes += octets
 
     def deliver(self, group: int, slave: int, complete: Watermarks) -> int:

@@ -10,7 +10,7 @@ from mpijoin.coordinator.master import MasterCore
 from mpijoin.coordinator.reorganization import Loaded, Reorganization
 from mpijoin.coordinator.setup import MasterSetup
 from mpijoin.errors import ProtocolError
-from mpijoin.partitioning.table import PartitionTable
+from mpijoin.partitioning.table import TIME_MAX, PartitionTable, Waited
 from mpijoin.policy.plan import Move, Plan
 from mpijoin.producer.events import (
     CloseInput,
@@ -319,13 +319,12 @@ def test_when_all_have_finished_there_is_nothing_to_save():
     assert core.step(StopAsked("SIGUSR1")) == []
 
 
-def test_what_waited_at_a_checkpoint_is_delivered_group_by_group_first():
-    table = PartitionTable((1, 2, 1))
-    core = MasterCore(MasterSetup(table, (1, 2), 1000, 10_000, slots=4, complete=(5, 6)))
-    sent = core.step(Resumed({2: 30, 0: 20}))
-    assert [action for action in sent if isinstance(action, Deliver)] == [Deliver(None, 2, 1), Deliver(None, 0, 1)]
+def test_what_waited_at_a_checkpoint_goes_first_each_item_with_the_watermarks_that_what_waits_behind_it_allows():
+    core = MasterCore(MasterSetup(PartitionTable((1, 2, 1)), (1, 2), 45, 10_000, slots=4, complete=(5, 6)))
+    sent = core.step(Resumed((Waited(1, 30, (2, TIME_MAX)), Waited(2, 7, (9, 9)), Waited(1, 20, (TIME_MAX, 3)))))
     serves = [action for action in sent if isinstance(action, Serve)]
-    assert [(one.slave, one.items, one.epoch, one.watermarks) for one in serves] == [(1, 1, 4, (5, 6))] * 2
+    assert [one[:4] for one in serves] == [(1, 1, 4, (2, 6)), (2, 1, 4, (5, 6))]
+    assert core.step(Consumed(1, 30)) == [Serve(1, 1, 4, (5, 3), False)], "as far as credit goes"
 
 
 def test_an_input_without_rows_still_ends():

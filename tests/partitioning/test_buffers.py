@@ -300,3 +300,24 @@ def test_peak_of_the_master_s_buffer_is_half_an_epoch_and_a_share_of_the_other_h
             core.step(Consumed(action.slave, sum(piece.octets for piece in taken)))
     epoch_bytes = 2 * epoch * 24
     assert buffers.held_bytes_max == pytest.approx(epoch_bytes / 2 * (1 + 1 / subgroups), rel=0.1)
+
+
+@pytest.mark.parametrize("pieces, items", [(1, 1), (3, 3), (100, 15)])
+def test_what_waited_at_a_checkpoint_comes_in_a_few_items_which_say_what_lies_behind_them(pieces, items):
+    """The times of the first stream rise from piece to piece, and those of the second one fall."""
+    table = PartitionTable((2, 1))
+    key = next(key for key in range(100) if np.diff(scattered(table, [key]).starts)[table.place[0]])
+    before, after = MiniBuffers(table, (1, 2)), MiniBuffers(table, (1, 2))
+    for number in range(pieces):
+        before.add((scattered(table, [key] * 3, 10 * number), scattered(table, [key] * 2, 1000 - 5 * number)))
+    waited = after.restore(item for _, item in before.waiting())
+    assert len(waited) == items and {one.slave for one in waited} == {2}
+    assert sum(one.octets for one in waited) == after.held_bytes == before.held_bytes == pieces * 5 * 24
+    firsts = []
+    for one in waited:
+        groups, taken, _ = after.take(2, 1)
+        assert groups.tolist() == [0] and sum(piece.octets for piece in taken) == one.octets
+        times = [np.concatenate([piece.columns[stream].tuples[:, 1] for piece in taken]) for stream in range(2)]
+        firsts.append([own.min() for own in times])
+    later = [tuple(np.min(firsts[index + 1 :], axis=0)) for index in range(items - 1)]
+    assert [one.later for one in waited] == [*later, (TIME_MAX, TIME_MAX)]
