@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import newest_identity, numbers_in, prune, remove
-from mpijoin.checkpoint.restore import check_spilled
 from mpijoin.config.check import load_and_resolve
 from mpijoin.config.dump import dump_job
 from mpijoin.config.faults import Fault, fault
@@ -157,6 +156,8 @@ def _open(job: Job, directory: RunDirectory, checkpoints: Path, overwrite: bool,
         # A run that was killed on purpose shall not be killed again.
         job = job._replace(inject=job.inject._replace(kill={}, fail={}))
     if resume and numbers_in(checkpoints):
+        from mpijoin.checkpoint.restore import check_spilled  # late: it loads the engine, which `check` does without
+
         check_identity(job, newest_identity(checkpoints))
         check_spilled(job, checkpoints)
         directory.reopen(dump_job(job))
