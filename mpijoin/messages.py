@@ -179,35 +179,34 @@ class Ready(NamedTuple):
 
 class State(NamedTuple):
     """`frames`, uint8[] each, come from `Operator.get`. Only the last message of a move has `input`: the group's rows
-    that the supplier had received and not joined, as a Slot of this one group. `marks` are the group's watermarks of
-    each producer, if there are several. If `cancelled`, the consumer forgets the move, because no more will come. If
-    the supplier keeps the group, too, stream `dealt` is dealt between both. If `rows`, it leaves such a group, and the
-    frames have its rows of that stream."""
+    that the supplier had received and not joined, in Slots of this one group, the oldest first. `marks` are the group's
+    watermarks of each producer, if there are several. If `cancelled`, the consumer forgets the move, because no more
+    will come. If the supplier keeps the group, too, stream `dealt` is dealt between both. If `rows`, it leaves such a
+    group, and the frames have its rows of that stream."""
 
     move: int
     supplier: int
     group: int
     frames: tuple[np.ndarray, ...]
-    input: Slot | None = None
+    input: tuple[Slot, ...] = ()
     cancelled: bool = False
     marks: tuple[tuple[int, ...], ...] = ()
     dealt: int = NO_STREAM
     rows: bool = False
 
     def content(self) -> Content:
-        final = [] if self.input is None else [self.input.frame()]
+        final = [slot.frame() for slot in self.input]
         names = ("move", "supplier", "group", "cancelled", "marks", "dealt", "rows")
         meta = {name: getattr(self, name) for name in names}
-        return {**meta, "final": bool(final)}, [*self.frames, *final]
+        return {**meta, "final": len(final)}, [*self.frames, *final]
 
     @classmethod
     def of(cls, meta: dict[str, Any], buffers: list[np.ndarray]) -> State:
-        final, frames = None, list(buffers)
-        if meta["final"]:
-            inner = decode(frames.pop())
-            final = Slot.of(inner.meta, inner.buffers)
+        count = len(buffers) - meta["final"]
+        inner = map(decode, buffers[count:])
+        final = tuple(Slot.of(one.meta, one.buffers) for one in inner)
         rest = (meta["cancelled"], tuple(map(tuple, meta["marks"])), meta["dealt"], meta["rows"])
-        return cls(meta["move"], meta["supplier"], meta["group"], tuple(frames), final, *rest)
+        return cls(meta["move"], meta["supplier"], meta["group"], tuple(buffers[:count]), final, *rest)
 
 
 class Report(NamedTuple):

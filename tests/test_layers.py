@@ -70,7 +70,7 @@ LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 HEAVY = ("numba", "duckdb", "rich", "mpi4py", "matplotlib", "pyarrow.dataset", "pyspark")
 # The mini-buffers are made of the pieces that messages carry; the kernels know the record and the hash, no more.
 EXCEPTIONS = {
-    ("partitioning/buffers.py", "messages"),
+    ("partitioning/buffers.py", "messages"), ("partitioning/runs.py", "messages"),
 }
 
 

@@ -14,6 +14,7 @@ from mpijoin.producer.core import ProducerCore
 from mpijoin.producer.events import Action as ProducerAction
 from mpijoin.producer.events import (
     Consumed,
+    Delivered,
     HandedOver,
     Held,
     Ingested,
@@ -118,6 +119,7 @@ OWN = (
     HandedOver,
     Consumed,
     Held,
+    Delivered,
     Redealt,
     Resumed,
 )

@@ -10,18 +10,14 @@ from typing import Iterable, Iterator, NamedTuple, Sequence
 import numpy as np
 
 from mpijoin.messages import Columns, Piece
+from mpijoin.partitioning.runs import Run, cut, item_bytes, octets_of
 from mpijoin.partitioning.scatter import FIXED_WORDS, Scattered
-from mpijoin.partitioning.table import HELD, NO_STREAM, SHARED, TIME_MAX, Batch, Copy, PartitionTable, Waited
+from mpijoin.partitioning.table import HELD, NO_STREAM, SHARED, Copy, PartitionTable, Waited
 
-TIME, ADDRESS, SIZE = 1, FIXED_WORDS, FIXED_WORDS + 1  # words of a tuple
+ADDRESS, SIZE = FIXED_WORDS, FIXED_WORDS + 1  # words of a tuple
 # Rows that were held back for several slaves go out in items of about this size. One that spans much more than a window
 # would be compared with much that is too old for it, and no other group would be joined meanwhile.
 BATCH_BYTES = 1 << 16
-
-
-# What waited of a group at a checkpoint goes out in about so many items. Until all of an item is joined, nothing of it
-# expires, and it may be many epochs that come together.
-RESTORED_ITEMS = 16
 
 
 class Added(NamedTuple):
@@ -96,7 +92,7 @@ class MiniBuffers:
         """Takes the slave's oldest items, which must all have the same groups. Returns all of them as one."""
         taken = [self._waiting[slave].popleft() for _ in range(items)]
         pieces = [piece for item in taken for piece in item.pieces]
-        self.held_bytes -= _octets(pieces)
+        self.held_bytes -= octets_of(pieces)
         return taken[0]._replace(pieces=pieces)
 
     def tell(self, group: int, copy: Copy) -> None:
@@ -123,28 +119,31 @@ class MiniBuffers:
             split = [_without(piece, int(at[0])) for piece in item.pieces]
             waiting[index] = Queued(np.delete(item.groups, at[0]), [rest for rest, _ in split], item.copy)
             held += [own for _, own in split]
-            octets.append(_octets(own for _, own in split))
+            octets.append(octets_of(own for _, own in split))
         return tuple(octets)
 
-    def deliver(self, group: int, slave: int) -> None:
-        """Makes the rows of the group that were held back the slave's next item. The item has only this group."""
-        self._waiting[slave].appendleft(Queued(np.array([group]), self._held.pop(group, [])))
+    def deliver(self, group: int, slave: int) -> tuple[Waited, ...]:
+        """Puts the rows of the group that were held back before all that waits for the slave, in items of this group
+        alone. There may be no rows, but there is an item. Returns what is in them, in their order."""
+        held = self._held.pop(group, [])
+        runs = cut(held, item_bytes(held)) or [Run([])]
+        self._waiting[slave].extendleft(Queued(np.array([group]), run.pieces) for run in reversed(runs))
+        return tuple(Waited(slave, octets_of(run.pieces), run.later) for run in runs)
 
-    def redeal(self, group: int) -> tuple[Batch, ...]:
+    def redeal(self, group: int) -> tuple[Waited, ...]:
         """Puts the rows of the group that were held back behind all that waits for its slaves, about as many in an item
-        as may go at once, and at the end an item without rows. Returns what is in them."""
+        as may go at once, and at the end an item without rows. Returns what is in them, in their order."""
         held = self._held.pop(group, [])
         copies = self.table.copies_of(group) or (Copy(self.table.owner_of(group)),)
-        batches = []
-        for some in (*_batches(held, BATCH_BYTES), []):
+        waited = []
+        for some, later in (*cut(held, BATCH_BYTES), Run([])):
             each = list(zip(*(self._dealt(group, piece, copies) for piece in some))) or [()] * len(copies)
             for copy, own in zip(copies, each):
                 self._waiting[copy.slave].append(Queued(np.array([group]), list(own), copy))
-            octets = tuple((copy.slave, _octets(own)) for copy, own in zip(copies, each))
-            self.held_bytes += sum(own for _, own in octets) - _octets(some)
-            batches.append(Batch(len(some), octets))
+                waited.append(Waited(copy.slave, octets_of(own), later))
+        self.held_bytes += sum(one.octets for one in waited) - octets_of(held)
         self.held_bytes_max = max(self.held_bytes_max, self.held_bytes)
-        return tuple(batches)
+        return tuple(waited)
 
     def waiting(self) -> Iterator[tuple[int, Queued]]:
         """Yields each item with rows that waits, together with its slave. The items of a slave come in their order."""
@@ -153,27 +152,21 @@ class MiniBuffers:
 
     def restore(self, items: Iterable[Queued]) -> tuple[Waited, ...]:
         """Puts all rows that waited when a checkpoint cut the run behind what waits for the slaves of their groups,
-        group by group. Each group has a few items. Returns what is in them, in their order."""
+        group by group. Returns what is in their items, in the order of these."""
         of_groups: dict[int, list[Piece]] = {}
         for groups, pieces, _ in items:
             for piece in pieces:
                 for at in np.flatnonzero(piece.counts.sum(axis=0)).tolist():
                     of_groups.setdefault(int(groups[at]), []).append(_only(piece, at))
-        waited = [one for group, pieces in of_groups.items() for one in self._restored(group, pieces)]
+        waited = []
+        for group, pieces in of_groups.items():
+            slave = self.table.owner_of(group)
+            for run in cut(pieces, item_bytes(pieces)):
+                self._waiting[slave].append(Queued(np.array([group]), run.pieces))
+                waited.append(Waited(slave, octets_of(run.pieces), run.later))
         self.held_bytes += sum(one.octets for one in waited)
         self.held_bytes_max = max(self.held_bytes_max, self.held_bytes)
         return tuple(waited)
-
-    def _restored(self, group: int, pieces: list[Piece]) -> list[Waited]:
-        slave, later, waited = self.table.owner_of(group), (TIME_MAX,) * len(pieces[0].columns), []
-        runs = [*_batches(pieces, -(-_octets(pieces) // RESTORED_ITEMS))]
-        for run in runs:
-            self._waiting[slave].append(Queued(np.array([group]), run))
-        for run in reversed(runs):
-            waited.append(Waited(slave, _octets(run), later))
-            earliest = [[int(own.tuples[:, TIME].min(initial=TIME_MAX)) for own in one.columns] for one in run]
-            later = tuple(map(min, zip(later, *earliest)))
-        return waited[::-1]
 
     def rest(self, groups: Iterable[tuple[int, np.ndarray]]) -> None:
         """Appends an item without rows for each of these slaves, with its groups."""
@@ -185,24 +178,6 @@ class MiniBuffers:
         of the input."""
         for slave, waiting in self._waiting.items():
             waiting.append(Queued(self.table.groups_of(slave), []))
-
-
-def _batches(pieces: Sequence[Piece], least_bytes: int) -> Iterator[list[Piece]]:
-    """Cuts the pieces into runs of so many bytes, or a little more."""
-    run: list[Piece] = []
-    octets = 0
-    for piece in pieces:
-        run.append(piece)
-        octets += piece.octets
-        if octets >= least_bytes:
-            yield run
-            run, octets = [], 0
-    if run:
-        yield run
-
-
-def _octets(pieces: Iterable[Piece]) -> int:
-    return sum(piece.octets for piece in pieces)
 
 
 def _piece_of(scattered: Sequence[Scattered], places: slice) -> Piece:

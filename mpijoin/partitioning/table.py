@@ -26,19 +26,12 @@ class Copy(NamedTuple):
 
 
 class Waited(NamedTuple):
-    """Rows of one group that wait for its slave. octets: their bytes · later: the earliest time of each stream among
-    the group's rows that wait behind them, TIME_MAX if there are none."""
+    """An item of one group that waits for a slave. octets: the bytes of its rows · later: the earliest time of each
+    stream among the group's rows that wait behind it, TIME_MAX for a stream without any, or () if none wait."""
 
     slave: int
     octets: int
     later: tuple[int, ...]
-
-
-class Batch(NamedTuple):
-    """So many pieces that were held back are now in an item for each of these slaves, of so many bytes."""
-
-    pieces: int
-    octets: tuple[tuple[int, int], ...]
 
 
 class PartitionTable:

@@ -24,6 +24,7 @@ from mpijoin.producer.events import (
     Cut,
     CutAsked,
     Deliver,
+    Delivered,
     Duplicate,
     EndTrack,
     Event,
@@ -178,20 +179,18 @@ class ProducerCore:
                 return self._consumed(event)
             case Held():
                 return self._note_held(event)
-            case Resumed():
-                return self._resumed(event)
             case Pause():
                 return self._pause(event)
-            case Restart(move, group, slave):
-                return self._deliver(move, group, slave)
+            case Restart():
+                return self._restart(event)
             case Duplicate() | EndTrack():
                 return self._track(event)
             case Align():
                 return self._align(event)
             case ToMembers():
                 return self._to_members(event)
-            case Redealt():
-                return self._redealt(event)
+            case Resumed() | Delivered() | Redealt():
+                return self._wait_again(event)
             case CutAsked():
                 self._asked = event
                 return self._cut()
@@ -246,7 +245,7 @@ class ProducerCore:
         if self.ended:
             raise ProtocolError("producer got input after the source had ended")
         self._complete = event.watermarks or self._complete
-        self._queues.add(event, self._complete)
+        self._queues.add(event)
         self._is_within_tick = event.watermarks is None
         actions: list[Action] = [Flowed(event.came, {})]
         served = self._serve_all() if self._queues.is_full else []
@@ -290,7 +289,7 @@ class ProducerCore:
         table = self.table
         copies = tuple((one, copy) for one in table.groups_of(SHARED).tolist() for copy in table.copies_of(one))
         shared = tuple((copy.slave, 0) for _, copy in copies)
-        self._queues.add(Ingested(dict.fromkeys(table.owners, 0), {}, watermarks, shared=shared), watermarks)
+        self._queues.add(Ingested(dict.fromkeys(table.owners, 0), {}, watermarks, shared=shared))
         rested = Rested(copies, tuple((slave, table.groups_of(slave)) for slave in table.owners))
         return [rested, *self._serve_all()]
 
@@ -299,15 +298,6 @@ class ProducerCore:
             raise ProtocolError("producer was told to close its input, which has not ended")
         self._queues.close(self._ending)
         return [CloseInput(), *self._serve_all()]
-
-    def _resumed(self, event: Resumed) -> list[Action]:
-        """Of each stream, no row to come is earlier than those that wait behind an item, or else than its watermark."""
-        octets: dict[int, int] = {}
-        for one in event.waited:
-            self._queues.restore(one.slave, one.octets, tuple(map(min, one.later, self._complete)))
-            octets[one.slave] = octets.get(one.slave, 0) + one.octets
-        sent = [serve for slave in octets for serve in self._queues.send_due(slave, self._epoch)]
-        return [Flowed(octets, {}), *sent]
 
     def _cut(self) -> list[Action]:
         """The checkpoint that was asked for, if the tick under way is over."""
@@ -342,11 +332,10 @@ class ProducerCore:
         self._queues.hold(event.group, supplier, event.octets)
         return []
 
-    def _deliver(self, move: int, group: int, slave: int) -> list[Action]:
+    def _restart(self, event: Restart) -> list[Action]:
         """The group is this slave's from now on."""
-        self.table.route(group, slave)
-        octets = self._queues.deliver(group, slave, self._complete)
-        return [Flowed({slave: octets}, {}), Deliver(move, group, slave), *self._queues.send_due(slave, self._epoch)]
+        self.table.route(event.group, event.slave)
+        return [Deliver(*event)]
 
     def _track(self, event: Duplicate | EndTrack) -> list[Action]:
         """The group's input goes to two slaves from now on, or to one of the two again. What waits for them stays where
@@ -366,7 +355,7 @@ class ProducerCore:
     def _align(self, event: Align) -> list[Action]:
         """The group's input is held back from now on, and not what waits: some slaves shall hear of it behind that."""
         self.table.route(event.group, None)
-        self._queues.stall(event.group)
+        self._queues.held[event.group] = 0
         peer_of = {event.supplier: event.consumer, event.consumer: event.supplier}
         actions: list[Action] = []
         for slave, step in event.told:
@@ -383,12 +372,20 @@ class ProducerCore:
             self.table.route(event.group, first)
         return [Redeal(event.move, event.group)]
 
-    def _redealt(self, event: Redealt) -> list[Action]:
-        self._queues.redeal(event.group, event.batches, self._complete)
+    def _wait_again(self, event: Resumed | Delivered | Redealt) -> list[Action]:
+        """What waited in the run before, or was held back, waits for slaves now, and goes there as far as it may."""
+        match event:
+            case Resumed(waited):
+                self._queues.restore(waited, self._complete)
+            case Delivered(group, waited):
+                self._queues.deliver(group, waited, self._complete)
+            case Redealt(group, waited):
+                self._queues.redeal(group, waited, self._complete)
         came: dict[int, int] = {}
-        for slave, octets in (one for batch in event.batches for one in batch.octets):
-            came[slave] = came.get(slave, 0) + octets
-        return [Flowed(came, {}), *(action for slave in came for action in self._queues.serve(slave, self._epoch))]
+        for one in event.waited:
+            came[one.slave] = came.get(one.slave, 0) + one.octets
+        serve = self._queues.serve if isinstance(event, Redealt) else self._queues.send_due
+        return [Flowed(came, {}), *(action for slave in came for action in serve(slave, self._epoch))]
 
     def _serve_all(self) -> list[Action]:
         return [action for slave in self.slaves for action in self._queues.serve(slave, self._epoch)]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpijoin.partitioning.table import NO_PEER, NO_STREAM, Batch, Copy, Waited
+from mpijoin.partitioning.table import NO_PEER, NO_STREAM, Copy, Waited
 from mpijoin.producer.pacing import TIME_MIN, Pace
 from mpijoin.time_events import Rest, Ticked
 
@@ -84,11 +84,18 @@ class Held(NamedTuple):
     octets: tuple[int, ...]
 
 
-class Redealt(NamedTuple):
-    """The answer to Redeal: what is in the items that wait now, for each of the group's slaves in turn."""
+class Delivered(NamedTuple):
+    """The answer to Deliver: what is in the items that wait now before all others, the next one first."""
 
     group: int
-    batches: tuple[Batch, ...]
+    waited: tuple[Waited, ...]
+
+
+class Redealt(NamedTuple):
+    """The answer to Redeal: what is in the items that wait now behind all others, in their order."""
+
+    group: int
+    waited: tuple[Waited, ...]
 
 
 class Resumed(NamedTuple):
@@ -202,6 +209,7 @@ Event = (
     | HandedOver
     | Consumed
     | Held
+    | Delivered
     | Redealt
     | Resumed
     | Directive
@@ -237,7 +245,7 @@ class Command(NamedTuple):
 
 
 class Deliver(NamedTuple):
-    """What was held back of the group is the slave's next item."""
+    """Put what was held back of the group before all that waits for the slave; answer with Delivered at once."""
 
     move: int
     group: int

@@ -117,7 +117,7 @@ class Feed:
             case events.Hold(_, group, slave):
                 self._do(events.Held(group, self.buffers.hold(group, slave)))
             case events.Deliver(_, group, slave):
-                self.buffers.deliver(group, slave)
+                self._do(events.Delivered(group, self.buffers.deliver(group, slave)))
             case events.TellCopy():
                 told = Copy(action.slave, action.move, action.step, action.peer, action.dealt)
                 self.buffers.tell(action.group, told)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Sequence
 
 from mpijoin.errors import ProtocolError
-from mpijoin.partitioning.table import Batch
+from mpijoin.partitioning.table import Waited
 from mpijoin.producer.backlog import Backlog
 from mpijoin.producer.events import Consumed, Ingested, Serve, Watermarks
 from mpijoin.producer.setup import ProducerSetup
@@ -24,8 +24,6 @@ class Queues:
         """timetable: of a paced run, in which every message is followed from the moment at which it was due."""
         self.slaves = {slave: SlaveState(index % setup.subgroups) for index, slave in enumerate(setup.slaves)}
         self.held: dict[int, int] = {}  # group -> bytes
-        # Of each group that is stalled, the watermarks of the last whole tick when each piece came.
-        self._marks: dict[int, list[Watermarks]] = {}
         self.held_bytes = 0  # of all that waits and of held groups
         self.closed = False  # Every queue has its end.
         self.stopped = False  # Nothing is sent any more.
@@ -48,16 +46,13 @@ class Queues:
         """Whether the slave may run out of work."""
         return self.slaves[slave].is_hungry(self._buffer_bytes)
 
-    def add(self, part: Ingested, complete: Watermarks) -> None:
-        """complete: of the last whole tick, which may be this one."""
+    def add(self, part: Ingested) -> None:
         for slave, octets in part.shared:
             self._queue_apart(slave, octets, part.watermarks)
         for slave, octets in part.octets.items():
             self.slaves[slave].queue(WaitingItem(octets, part.watermarks, self.slaves[slave].layout))
         for group, octets in part.held.items():
             self.held[group] += octets
-            if group in self._marks:
-                self._marks[group].append(complete)
         self.held_bytes += sum(part.came.values()) + sum(part.held.values())
 
     def _queue_apart(self, slave: int, octets: int, watermarks: Watermarks | None) -> None:
@@ -79,41 +74,33 @@ class Queues:
         self.held[group] += sum(octets)
         view.waiting_bytes -= sum(octets)
 
-    def restore(self, slave: int, octets: int, watermarks: Watermarks) -> None:
-        """These rows of a group waited when the run was cut that goes on now. They are due, in a message of their own.
+    def restore(self, waited: Sequence[Waited], complete: Watermarks) -> None:
+        """These rows waited when the run was cut that goes on now. They are due."""
+        self._append(waited, complete)
+        for one in waited:
+            self.slaves[one.slave].due += 1
+
+    def deliver(self, group: int, waited: Sequence[Waited], complete: Watermarks) -> None:
+        """What was held back of the group goes to its slave before all that waits there: it was held for long enough.
         """
-        self._queue_apart(slave, octets, watermarks)
-        self.slaves[slave].due += 1
-        self.held_bytes += octets
+        del self.held[group]
+        self.slaves[waited[0].slave].layout += 1
+        for one in reversed(waited):
+            view = self.slaves[one.slave]
+            view.apart += 1
+            view.waiting.appendleft(WaitingItem(one.octets, _reached(one, complete), -view.apart))
+            view.waiting_bytes += one.octets
+            view.due += 1
 
-    def deliver(self, group: int, slave: int, complete: Watermarks) -> int:
-        """What was held back of the group goes to the slave before all that waits for it, in a message of its own: it
-        was held for long enough. Returns its bytes. All rows up to the last whole tick, which is `complete`, are in
-        it, or were sent before."""
-        view = self.slaves[slave]
-        view.layout += 1
-        view.apart += 1
-        octets = self.held.pop(group)
-        view.waiting.appendleft(WaitingItem(octets, complete, -view.apart))
-        view.waiting_bytes += octets
-        view.due += 1
-        return octets
-
-    def stall(self, group: int) -> None:
-        """What is to come of the group is held back, and what waits is not."""
-        self.held[group] = 0
-        self._marks[group] = []
-
-    def redeal(self, group: int, batches: Sequence[Batch], complete: Watermarks) -> None:
-        """What was held back of the group waits in items for its slaves, behind all else. Each has the watermarks that
-        held when its last piece came, and the last one has `complete`, of the last whole tick."""
+    def redeal(self, group: int, waited: Sequence[Waited], complete: Watermarks) -> None:
+        """What was held back of the group waits for its slaves behind all else."""
         self.held_bytes -= self.held.pop(group)
-        marks, upto = self._marks.pop(group), 0
-        for pieces, octets in batches:
-            upto += pieces
-            for slave, own in octets:
-                self._queue_apart(slave, own, marks[upto - 1] if pieces else complete)
-                self.held_bytes += own
+        self._append(waited, complete)
+
+    def _append(self, waited: Sequence[Waited], complete: Watermarks) -> None:
+        for one in waited:
+            self._queue_apart(one.slave, one.octets, _reached(one, complete))
+            self.held_bytes += one.octets
 
     def close(self, watermarks: Watermarks) -> None:
         """The end is what every slave gets last."""
@@ -167,3 +154,9 @@ class Queues:
             self._backlog.sent(slave, self._timetable.due_s)
         last = self.closed and not view.waiting
         return Serve(slave, items, epoch, watermarks or self._never, last)
+
+
+def _reached(one: Waited, complete: Watermarks) -> Watermarks:
+    """The watermarks of a group behind this item: no row to come is earlier than those that wait behind it, and none of
+    those that are still to be read is earlier than `complete`, which is that of the last whole tick."""
+    return tuple(map(min, one.later, complete)) if one.later else complete

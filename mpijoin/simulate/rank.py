@@ -88,7 +88,7 @@ def octets_of(message: Any) -> int:
                 HEAD_BYTES + message.octets + message.groups.nbytes + sum(one.counts.nbytes for one in message.pieces)
             )
         case State():
-            final = 0 if message.input is None else octets_of(message.input)
+            final = sum(map(octets_of, message.input))
             return HEAD_BYTES + final + sum(frame.nbytes for frame in message.frames)
         case Loads():
             return HEAD_BYTES + len(PER_GROUP) * message.groups.nbytes

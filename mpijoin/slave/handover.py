@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from typing import Iterable, Sequence
 
-from mpijoin.messages import Piece, Slot, State
+from mpijoin.messages import Slot, State
 from mpijoin.moving import spreading, steps
 from mpijoin.operators.base import Operator
 from mpijoin.orders import ComputePartitions, Order
 from mpijoin.rank import Rank
-from mpijoin.slave.batches import Batches
 from mpijoin.slave.inputs import Inputs
-from mpijoin.slave.moving import Mover
+from mpijoin.slave.moving import Mover, Taken
 from mpijoin.slave.spreads import Spreads
 from mpijoin.slave.tracks import Tracks
 from mpijoin.spill.spiller import Spiller
@@ -77,16 +76,16 @@ class HandOver:
             return self._tracks.joined(slot), False
         return self._spreads.joined(slot), self._spreads.may_take(slot.move)
 
-    def carry_out(self, move: int, step: str, group: int, taken: list[tuple[Batches, list[Piece]]]) -> Slot | None:
+    def carry_out(self, move: int, step: str, group: int, taken: Sequence[Taken]) -> tuple[Slot, ...]:
         """Carries out an order. taken, and what is returned: as of `Mover.carry_out`."""
         if self._spreads.knows(move):
             self._spreads.carry_out(move, step)
-            return None
+            return ()
         return self._mover.carry_out(move, step, group, taken)
 
-    def install(self, move: int) -> Slot | None:
+    def install(self, move: int) -> tuple[Slot, ...]:
         """Takes over what has come. Returns the input that came with a group, if one came and there is room."""
         if self._spreads.knows(move):
             self._spreads.install(move)
-            return None
+            return ()
         return self._mover.install(move)

@@ -93,21 +93,20 @@ class Inputs:
             own[groups] = np.maximum(own[groups], slot.watermarks)
         return np.ascontiguousarray(self._marks[:, groups].min(axis=0))
 
+    def reached(self, slot: Slot, group: int) -> tuple[int, ...]:
+        """A group's rows of a slot are taken out of it. Returns the group's watermarks behind them, of all producers.
+        """
+        return tuple(np.atleast_2d(self.joined([slot], np.array([group])))[0].tolist())
+
     def diverted(self, slot: Slot, group: int, pieces: tuple[Piece, ...]) -> Slot:
         """Returns a group's rows of a slot as input of all producers."""
-        own = np.array([group])
-        watermarks = tuple(np.atleast_2d(self.joined([slot], own))[0].tolist())
+        own, watermarks = np.array([group]), self.reached(slot, group)
         producer = slot.producer if len(self._producers) == 1 else NOBODY
         return slot._replace(producer=producer, watermarks=watermarks, groups=own, pieces=pieces, last=False)
 
-    def goes(self, group: int, slots: Sequence[Slot]) -> tuple[tuple[int, ...], ...]:
-        """The group leaves with its rows of these slots. Returns its watermarks of each producer after them, or ()
-        where there is but one."""
-        if len(self._producers) == 1:
-            return ()
-        for slot in slots:
-            self.joined([slot], np.array([group]))
-        return tuple(map(tuple, self._marks[:, group].tolist()))
+    def goes(self, group: int) -> tuple[tuple[int, ...], ...]:
+        """The group leaves. Returns its watermarks of each producer, or () where there is but one."""
+        return () if len(self._producers) == 1 else tuple(map(tuple, self._marks[:, group].tolist()))
 
     def comes(self, group: int, marks: tuple[tuple[int, ...], ...]) -> None:
         """The group has come with what `goes` has said at its supplier."""

@@ -8,7 +8,7 @@ it has one. A consumer keeps aside what has come until it is whole.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Iterable
+from typing import Iterable, Sequence
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from mpijoin.messages import Piece, Slot, State
 from mpijoin.moving import consumer, steps, supplier
 from mpijoin.operators.base import Operator
 from mpijoin.orders import ComputePartitions, Order, Partitions, Step
+from mpijoin.partitioning.runs import item_bytes, octets_of
 from mpijoin.partitioning.table import NO_STREAM
 from mpijoin.rank import MASTER, Rank
 from mpijoin.records import Transfer
@@ -32,6 +33,8 @@ PORTION_BYTES = 8 << 20
 # So much is shipped per slot while there is something to join; otherwise as much as the consumer takes.
 SLOT_BYTES = 32 << 20
 UNLIMITED = 1 << 62
+
+Taken = tuple[Batches, list[Piece]]  # a message, and the rows of a group that were taken out of it
 
 
 @dataclass
@@ -48,7 +51,7 @@ class Supply:
     octets: int = 0
     sent_s: float | None = None  # when what is under way was handed to the transport
     transfer_s: float = 0.0
-    input: Slot | None = None
+    input: tuple[Slot, ...] = ()
     marks: tuple[tuple[int, ...], ...] = ()
 
 
@@ -60,7 +63,7 @@ class Staging:
     state: str = consumer.UNKNOWN
     frames: list[np.ndarray] = field(default_factory=list)
     octets: int = 0
-    input: Slot | None = None
+    input: tuple[Slot, ...] = ()
     marks: tuple[tuple[int, ...], ...] = ()
     dealt: int = NO_STREAM
 
@@ -127,7 +130,7 @@ class Mover:
                 return True
         return False
 
-    def carry_out(self, move: int, step: str, group: int, taken: list[tuple[Batches, list[Piece]]]) -> Slot | None:
+    def carry_out(self, move: int, step: str, group: int, taken: Sequence[Taken]) -> tuple[Slot, ...]:
         """Carries out an order while the group holds no fresh tuples. taken: what was taken out of the messages, oldest
         first.
 
@@ -146,8 +149,8 @@ class Mover:
                 del self._supplies[move]
                 self._rank.send(supply.consumer, State(move, self._rank.number, group, (), cancelled=True))
                 self._say(move, steps.RESTORED)
-                return supply.input if before in (supplier.SENDING, supplier.FROZEN) else None
-        return None
+                return supply.input if before in (supplier.SENDING, supplier.FROZEN) else ()
+        return ()
 
     def take(self, state: State) -> bool:
         """Takes a part of a group that has come. Returns whether the group is whole now. ProtocolError: it is out of
@@ -158,7 +161,7 @@ class Mover:
                 f"slave {self._rank.number} got state of group {state.group} in move {state.move}, wanted that of "
                 f"group {staging.group}"
             )
-        event = consumer.CANCEL if state.cancelled else consumer.PORTION if state.input is None else consumer.REST
+        event = consumer.CANCEL if state.cancelled else consumer.REST if state.input else consumer.PORTION
         staging.state = consumer.advance(state.move, staging.state, event)
         if staging.state == consumer.CANCELLED:
             self._let_go(self._stagings.pop(state.move))
@@ -176,15 +179,15 @@ class Mover:
             self._refuse(state.move, f"it has no room for group {state.group}: {staging.octets} bytes have come so far")
         return staging.state == consumer.WHOLE
 
-    def install(self, move: int) -> Slot | None:
-        """Takes over a group that has come whole; returns the input that came with it, or None if there is no room."""
+    def install(self, move: int) -> tuple[Slot, ...]:
+        """Takes over a group that has come whole; returns the input that came with it, or () if there is no room."""
         staging = self._stagings[move]
         installed = consumer.advance(move, staging.state, consumer.INSTALL)
         try:
             self._operator.install(staging.frames, replica=staging.dealt != NO_STREAM)
         except MemoryBudgetError as error:
             self._refuse(move, str(error))
-            return None
+            return ()
         staging.state = installed
         del self._stagings[move]
         if self._spiller:
@@ -199,7 +202,7 @@ class Mover:
     def _ship(self, move: int, supply: Supply) -> None:
         """Ships a portion: at first of what the group has on disk, then of what does not change in memory."""
         if frames := self._on_disk(supply, PORTION_BYTES):
-            self._send(move, supply, frames, None)
+            self._send(move, supply, frames)
             return
         frames = self._operator.get(supply.group, supply.since, PORTION_BYTES)
         newest, whole = self._operator.reached(frames)
@@ -211,19 +214,25 @@ class Mover:
                 self._say(move, steps.SHIPPED)
             return
         supply.since = newest
-        self._send(move, supply, frames, None)
+        self._send(move, supply, frames)
 
-    def _freeze(self, supply: Supply, taken: list[tuple[Batches, list[Piece]]]) -> None:
+    def _freeze(self, supply: Supply, taken: Sequence[Taken]) -> None:
         """Keeps the input that is not joined, up to where the newest message of the group reached."""
-        info = self._operator.info(np.array([supply.group]))
-        watermarks = taken[-1][0].slot.watermarks if taken else tuple(info.watermarks[0].tolist())
-        supply.marks = self._inputs.goes(supply.group, [batches.slot for batches, _ in taken])
-        if supply.marks:
-            watermarks = tuple(map(min, zip(*supply.marks)))
-        newest_slot = taken[-1][0].slot if taken else None
-        epoch, origin = (newest_slot.epoch, newest_slot.origin) if newest_slot else (0, None)
-        pieces = tuple(piece for _, own in taken for piece in own)
-        supply.input = Slot(self._rank.number, epoch, watermarks, np.array([supply.group]), pieces, origin=origin)
+        own = np.array([supply.group])
+        pieces: list[Piece] = []
+        slots: list[Slot] = []
+        least_bytes = item_bytes(piece for _, some in taken for piece in some)
+        for at, (batches, some) in enumerate(taken, 1):
+            slot, watermarks = batches.slot, self._inputs.reached(batches.slot, supply.group)
+            pieces += some
+            if at == len(taken) or octets_of(pieces) >= least_bytes:
+                kept = Slot(self._rank.number, slot.epoch, watermarks, own, tuple(pieces), origin=slot.origin)
+                slots.append(kept)
+                pieces = []
+        if not slots:
+            watermarks = tuple(self._operator.info(own).watermarks[0].tolist())
+            slots = [Slot(self._rank.number, 0, watermarks, own, ())]
+        supply.input, supply.marks = tuple(slots), self._inputs.goes(supply.group)
 
     def _send_rest(self, move: int, supply: Supply) -> None:
         """Sends the rest of the group with the input that was kept. A tail goes last."""
@@ -247,7 +256,7 @@ class Mover:
         move: int,
         supply: Supply,
         frames: list[np.ndarray],
-        final: Slot | None,
+        final: tuple[Slot, ...] = (),
         marks: tuple[tuple[int, ...], ...] = (),
     ) -> None:
         """Sends a message per frame, so that the consumer takes one while the next is made."""
@@ -272,7 +281,7 @@ class Mover:
         staging = self._stagings[move]
         staging.state = consumer.advance(move, staging.state, consumer.NO_ROOM)
         self._let_go(staging)
-        staging.frames, staging.octets, staging.input = [], 0, None
+        staging.frames, staging.octets, staging.input = [], 0, ()
         self._say(move, steps.REFUSED, reason)
 
     def _on_disk(self, supply: Supply, octets_max: int) -> list[np.ndarray]:

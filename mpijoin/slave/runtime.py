@@ -354,18 +354,19 @@ class Slave:
             self._groups.discard(action.group)
         if action.step == steps.DROP:
             self._rest_without_groups(False)
-        if kept is not None:
-            self._groups.add(action.group)
-            self._arrived(kept, own=True)
+        self._take_over(kept)
 
     def _install(self, move: int) -> None:
         given = self._handover.install(move)
-        if given is None:
-            return
-        group = int(given.groups[0])
-        self._load.installed(group)
-        self._arrived(given, own=True)
-        self._groups.add(group)
+        if given:
+            self._load.installed(int(given[0].groups[0]))
+        self._take_over(given)
+
+    def _take_over(self, slots: Sequence[Slot]) -> None:
+        """Takes input of a group that is this slave's from now on, or is after all."""
+        for slot in slots:
+            self._arrived(slot, own=True)
+            self._groups.update(slot.groups.tolist())
 
     def _save(self, action: events.Save) -> None:
         """Saves the state of one group, and the next in another turn."""

@@ -88,7 +88,7 @@ class Spreads:
         """Takes some of the rows that another member gives."""
         part = self._part_of(state.move, state.group, steps.TAKE, state.dealt)
         part.frames += state.frames
-        if state.input is not None:
+        if state.input:
             self._advance(state.move, part, spreading.ARRIVED)
 
     def install(self, move: int) -> None:
@@ -131,7 +131,7 @@ class Spreads:
         part.since, whole = self._operator.reached(frames)
         if whole:
             self._advance(move, part, spreading.WHOLE_SENT)
-            self._send(move, part, frames, self._inputs.goes(part.group, []))
+            self._send(move, part, frames, self._inputs.goes(part.group))
             return
         self._send_frames(move, part, frames)
 
@@ -152,7 +152,7 @@ class Spreads:
         watermarks = self._operator.info(np.array([part.group])).watermarks[0].tolist()
         final = Slot(self._rank.number, 0, tuple(watermarks), np.array([part.group]), ())
         self._send_frames(move, part, frames, rows)
-        own = State(move, self._rank.number, part.group, (), final, marks=marks, dealt=part.dealt, rows=rows)
+        own = State(move, self._rank.number, part.group, (), (final,), marks=marks, dealt=part.dealt, rows=rows)
         self._rank.send(part.peer, own)
 
     def _send_frames(self, move: int, part: Part, frames: Sequence[np.ndarray], rows: bool = False) -> None:

@@ -18,6 +18,7 @@ from mpijoin.producer.events import (
     Consumed,
     Cut,
     Deliver,
+    Delivered,
     Held,
     Ingested,
     Resumed,
@@ -143,10 +144,10 @@ def test_what_was_held_is_sent_before_what_waits_and_alone():
     core.step(Held(0, ()))
     core.step(Ingested({}, {0: 30}, (7, 8)))
     core.step(Ingested({}, {0: 40}, None))
-    assert core.step(Stepped(0, 2, "installed")) == [
-        Deliver(0, 0, 2),
+    assert core.step(Stepped(0, 2, "installed")) == [Deliver(0, 0, 2), Command(0, "drop", 1, 0, 2)]
+    assert core.step(Delivered(0, (Waited(2, 50, (6, 9)), Waited(2, 20, ())))) == [
+        Serve(2, 1, 2, (6, 8), False),
         Serve(2, 1, 2, (7, 8), False),
-        Command(0, "drop", 1, 0, 2),
     ]
     assert core.slaves[2].unconsumed_bytes == 70
 
@@ -157,6 +158,7 @@ def test_after_the_end_nobody_waits_for_a_turn_although_a_move_is_open(paced):
     core.step(Stepped(0, 1, "shipped"))
     core.step(Held(0, ()))
     core.step(Stepped(0, 2, "installed"))
+    core.step(Delivered(0, (Waited(2, 0, ()),)))
     core.step(Consumed(2, 0))
     core.step(Ingested({2: 50}, {}, (2, 2)))  # Slot 1 is slave 2's, slot 2 is not.
     assert core.step(Ingested({2: 60}, {}, (3, 3))) == []
@@ -321,7 +323,7 @@ def test_when_all_have_finished_there_is_nothing_to_save():
 
 def test_what_waited_at_a_checkpoint_goes_first_each_item_with_the_watermarks_that_what_waits_behind_it_allows():
     core = MasterCore(MasterSetup(PartitionTable((1, 2, 1)), (1, 2), 45, 10_000, slots=4, complete=(5, 6)))
-    sent = core.step(Resumed((Waited(1, 30, (2, TIME_MAX)), Waited(2, 7, (9, 9)), Waited(1, 20, (TIME_MAX, 3)))))
+    sent = core.step(Resumed((Waited(1, 30, (2, TIME_MAX)), Waited(2, 7, ()), Waited(1, 20, (TIME_MAX, 3)))))
     serves = [action for action in sent if isinstance(action, Serve)]
     assert [one[:4] for one in serves] == [(1, 1, 4, (2, 6)), (2, 1, 4, (5, 6))]
     assert core.step(Consumed(1, 30)) == [Serve(1, 1, 4, (5, 3), False)], "as far as credit goes"

@@ -236,7 +236,7 @@ class Cluster:
             self.row += len(own)
         added = self.buffers.add(tuple(scattered))
         assert added.octets.keys() == set(self.core.active)
-        self.do(producing.Ingested(added.octets, added.held, (tick, tick) if completes else None))
+        self.do(producing.Ingested(added.octets, added.held, (tick + 1, tick + 1) if completes else None))
         self.buffers.settle()
 
     def end(self):
@@ -255,7 +255,7 @@ class Cluster:
                 case producing.Hold(_, group, slave):
                     self.do(producing.Held(group, self.buffers.hold(group, slave)))
                 case producing.Deliver(_, group, slave):
-                    self.buffers.deliver(group, slave)
+                    self.do(producing.Delivered(group, self.buffers.deliver(group, slave)))
                 case producing.CloseInput():
                     self.buffers.close()
                 case events.Complete():
@@ -291,8 +291,8 @@ class Cluster:
         reached = tuple(map(max, slave.reached.get(group, never(2)), watermarks))
         slave.reached[group] = reached
         done = len(self.joined_rows[group])
-        missing = [row for row in self.sent_rows[group][done:] if row[1] <= reached[row[0]]]
-        assert not missing, f"group {group} is told that all up to {reached} is there, but {missing} is not"
+        missing = [row for row in self.sent_rows[group][done:] if row[1] < reached[row[0]]]
+        assert not missing, f"group {group} is told that all before {reached} is there, but {missing} is not"
 
     def possible(self):
         """Returns everything that may happen next, except new input."""

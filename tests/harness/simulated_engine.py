@@ -14,6 +14,7 @@ import pyarrow as pa
 
 import mpijoin.coordinator.start
 import mpijoin.partitioning.buffers
+import mpijoin.partitioning.runs
 import mpijoin.producer.intake
 import mpijoin.producer.pacing
 import mpijoin.producer.ticks
@@ -304,6 +305,7 @@ def inner_sizes(made):
         patch(mpijoin.slave.moving, "PORTION_BYTES", made.portion_bytes)
         patch(mpijoin.slave.moving, "SLOT_BYTES", 3 * made.portion_bytes)
         patch(mpijoin.partitioning.buffers, "BATCH_BYTES", made.portion_bytes)
+        patch(mpijoin.partitioning.runs, "ITEM_BYTES_MIN", made.portion_bytes)
         if made.rows:
             patch(mpijoin.producer.intake, "PART_BYTES", 64 * made.rows)
             patch(mpijoin.producer.ticks, "READ_ROWS", made.rows)

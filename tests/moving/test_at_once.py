@@ -40,7 +40,7 @@ def frozen():
     """Returns a supplier that was told to freeze its group of 300 rows in each stream, of which 5 were not joined."""
     supplier = supplier_of(300, kind=MSLB)
     batches = Batches(slot_of(1, rows_of(1, STREAM, 1000, 5), (50, 60), 3))
-    assert supplier.order(steps.FREEZE, taken=[(batches, batches.take_out(1))]) is None
+    assert supplier.order(steps.FREEZE, taken=[(batches, batches.take_out(1))]) == ()
     return supplier
 
 
@@ -52,10 +52,10 @@ def test_the_group_goes_as_a_whole_portion_by_portion_and_its_input_behind_it():
     portions = ship_all(supplier)
     arrived = [state for portion in portions for state in states(portion)]
     assert len(portions) > 3 and all(sealed_bytes(one.frames) < PORTION + BLOCK * 4 for one in arrived)
-    assert [one.input is not None for one in arrived] == [False] * (len(arrived) - 1) + [True]
+    assert [bool(one.input) for one in arrived] == [False] * (len(arrived) - 1) + [True]
     assert not any(steps_in(portion) for portion in portions)
     assert [consumer.mover.take(state) for state in arrived] == [False] * (len(arrived) - 1) + [True]
-    assert consumer.mover.install(7).rows.tolist() == [5]
+    assert [slot.rows.tolist() for slot in consumer.mover.install(7)] == [[5]]
     assert consumer.walk() == supplier.walk()
     supplier.order(steps.DROP)
     said = steps_in(consumer.desk.taken() + supplier.desk.taken())
@@ -68,7 +68,7 @@ def test_a_group_that_comes_back_has_its_input(portions):
     while portions and supplier.mover.ship(True):
         supplier.desk.taken()
         portions -= 1
-    assert supplier.order(steps.RESTORE).rows.tolist() == [5]
+    assert [slot.rows.tolist() for slot in supplier.order(steps.RESTORE)] == [[5]]
     assert [one.cancelled for one in states(supplier.desk.taken())] == [True]
     assert not supplier.mover.is_moving and len(supplier.walk()[0]) == 300
 

@@ -71,7 +71,7 @@ def wander(chance, move, group, supplier, consumer, joined):
     assert [consumer.mover.take(state) for state in arrived][-1] is not given_up
     if given_up:
         return False
-    assert consumer.mover.install(move).groups.tolist() == [group]
+    assert [slot.groups.tolist() for slot in consumer.mover.install(move)] == [[group]]
     assert consumer.walk(group) == supplier.walk(group)
     supplier.order(steps.DROP, move, group, peer)
     assert [step for _, step in steps_in(consumer.desk.taken() + supplier.desk.taken())] == ["installed", "dropped"]
@@ -109,7 +109,7 @@ def test_over_a_real_transport_with_portions_of_the_real_size():
             whole = consumer.take(message)
         for _, step in master.receive():
             supplier.carry_out(0, step.step.replace("shipped", steps.FREEZE), 0, [])
-    assert consumer.install(0).groups.tolist() == [0]
+    assert [slot.groups.tolist() for slot in consumer.install(0)] == [[0]]
     assert portions == rows * 24 // moving.PORTION_BYTES > 0
     assert rows_in(operators[1].get(0, 0)) == rows_in(operators[0].get(0, 0)) == list(range(rows))
     supplier.carry_out(0, steps.DROP, 0, [])

@@ -49,7 +49,7 @@ def test_what_is_cancelled_is_forgotten(at):
         consumer.mover.take(state)
     assert not consumer.mover.take(CANCELLED)
     assert consumer.mover.staged_bytes == 0 and consumer.desk.sent == []
-    assert [consumer.mover.take(state) for state in arrived][-1] and consumer.mover.install(7) is not None
+    assert [consumer.mover.take(state) for state in arrived][-1] and consumer.mover.install(7)
 
 
 def test_state_of_another_group_or_after_the_whole_is_refused():
@@ -64,7 +64,7 @@ def test_state_of_another_group_or_after_the_whole_is_refused():
         text = f"move 7 is whole at its consumer and got '{event}', wanted 'install' or 'no room'"
         with pytest.raises(ProtocolError, match=text):
             consumer.mover.take(late)
-    assert consumer.mover.install(7) is not None  # What was out of turn has changed nothing.
+    assert consumer.mover.install(7)  # What was out of turn has changed nothing.
 
 
 def test_a_group_that_is_not_whole_is_not_installed():
@@ -126,7 +126,7 @@ def test_a_group_for_which_there_is_no_room_any_more_is_refused_when_it_is_insta
     assert [consumer.mover.take(state) for state in arrived][-1]
     consumer.add(300, 0, group=0)  # It goes on joining meanwhile.
     own, held_bytes = consumer.walk(0), consumer.harness.operator.memory().held
-    assert consumer.mover.install(7) is None
+    assert consumer.mover.install(7) == ()
     ((to, refused),) = consumer.desk.taken()
     assert (to, refused.step) == (MASTER, "refused") and "partition 1 needs" in refused.reason
     assert consumer.mover.staged_bytes == 0 and consumer.harness.operator.memory().held == held_bytes
@@ -144,5 +144,5 @@ def test_two_groups_are_staged_side_by_side():
     for at in range(max(len(own), len(arrived))):
         whole = [consumer.mover.take(state) for some in (own, arrived) for state in some[at : at + 1]]
     assert any(whole)
-    assert consumer.mover.install(9).groups.tolist() == [0] and consumer.mover.install(7).groups.tolist() == [1]
+    assert [slot.groups.tolist() for move in (9, 7) for slot in consumer.mover.install(move)] == [[0], [1]]
     assert check_accounts(consumer.harness, [0, 1])[0].tuples == other.walk(0)

@@ -27,6 +27,7 @@ from mpijoin.data.codec import decode
 from mpijoin.errors import ProtocolError
 from mpijoin.moving import steps
 from mpijoin.orders import Step
+from mpijoin.partitioning import runs
 from mpijoin.rank import MASTER
 from mpijoin.records import Transfer
 from mpijoin.slave import moving
@@ -46,14 +47,14 @@ def test_a_whole_move_and_what_is_installed_is_what_was_there():
     supplier.order(steps.SHIP)
     portions = ship_all(supplier)
     assert steps_in(portions.pop()) == [(MASTER, "shipped")] and len(portions) > 5
-    assert supplier.order(steps.FREEZE) is None
+    assert supplier.order(steps.FREEZE) == ()
     portions.append(supplier.desk.taken())
     arrived = [message for portion in portions for message in states(portion)]
     assert [consumer.mover.take(state) for state in arrived] == [False] * (len(arrived) - 1) + [True]
-    given = consumer.mover.install(7)
+    (given,) = consumer.mover.install(7)
     assert given.groups.tolist() == [1] and given.pieces == () and given.watermarks == (30, 40)
     assert check_accounts(consumer.harness, [1])[1].tuples == before
-    assert supplier.order(steps.DROP) is None and supplier.harness.operator.memory().held == 0
+    assert supplier.order(steps.DROP) == () and supplier.harness.operator.memory().held == 0
     octets = sum(whole_bytes(state.frames) for state in arrived)
     (_, dropped), (_, installed) = supplier.desk.taken()[-1], consumer.desk.taken()[-1]
     assert (dropped.step, dropped.figures.octets) == ("dropped", octets)
@@ -73,7 +74,7 @@ def test_portions_are_bounded_and_bring_each_sealed_block_once():
         assert all(decode(frame).kind == BLOCKS_KIND for frame in frames)
         assert 0 < sealed_bytes(frames) <= PORTION or blocks_in(frames) == 1
         ids += [number for frame in frames for number in sorted(decode(frame).buffers[0].tolist())]
-        assert all(state.input is None and not state.cancelled for state in states(portion))
+        assert all(state.input == () and not state.cancelled for state in states(portion))
     assert len(ids) == len(set(ids))
     supplier.order(steps.FREEZE)
     rest = [frame for state in states(supplier.desk.taken()) for frame in state.frames]
@@ -93,7 +94,7 @@ def test_each_frame_is_a_message_and_only_the_last_of_all_brings_input():
         for portion in [*portions, [(CONSUMER, one) for one in final]]
         for state in states(portion)
     )
-    assert [state.input is not None for state in final] == [False] * (len(final) - 1) + [True]
+    assert [bool(state.input) for state in final] == [False] * (len(final) - 1) + [True]
     assert {(state.move, state.supplier, state.group) for state in final} == {(7, SUPPLIER, 1)}
 
 
@@ -112,7 +113,7 @@ def test_a_group_that_was_never_used_moves_too():
     supplier.order(steps.FREEZE)
     (state,) = states(supplier.desk.taken())
     assert consumer.mover.take(state)
-    assert consumer.mover.install(7).watermarks == (NEVER, NEVER)
+    assert [slot.watermarks for slot in consumer.mover.install(7)] == [(NEVER, NEVER)]
     assert not consumer.harness.operator.info(groups_of(1)).tuples.any()
 
 
@@ -166,7 +167,10 @@ def test_it_is_joined_on_while_it_ships_and_nothing_is_lost():
     assert check_accounts(consumer.harness, [1])[1].tuples == supplier.walk()
 
 
-def test_what_was_not_joined_goes_with_it_up_to_the_newest_message():
+@pytest.mark.parametrize("least", [1, 1 << 14])
+def test_what_was_not_joined_goes_with_it_up_to_the_newest_message(monkeypatch, least):
+    """Each part has the watermarks of the message that it ends with. What is small goes in one."""
+    monkeypatch.setattr(runs, "ITEM_BYTES_MIN", least)
     supplier, consumer, origin = supplier_of(), Side(CONSUMER), (5, 0.25)
     rows = rows_of(1, STREAM, 500, 30)
     messages = [Batches(slot_of(1, rows[:10], (50, 60), 4)), Batches(slot_of(1, rows[10:], (70, 80), 5, origin=origin))]
@@ -177,15 +181,11 @@ def test_what_was_not_joined_goes_with_it_up_to_the_newest_message():
     for state in arrived + states(supplier.desk.taken()):
         consumer.mover.take(state)
     given = consumer.mover.install(7)
-    assert (given.producer, given.epoch, given.watermarks, given.origin, given.last) == (
-        SUPPLIER,
-        5,
-        (70, 80),
-        origin,
-        False,
-    )
-    assert given.groups.tolist() == [1] and given.rows.tolist() == [30]
-    found = [words[2] for piece in given.pieces for words in piece.columns[0].tuples.tolist()]
+    told = [(slot.epoch, slot.watermarks, slot.origin, slot.rows.tolist()) for slot in given]
+    parts = [(4, (50, 60), None, [10]), (5, (70, 80), origin, [20])]
+    assert told == (parts if least == 1 else [(5, (70, 80), origin, [30])])
+    assert all((slot.producer, slot.last, slot.groups.tolist()) == (SUPPLIER, False, [1]) for slot in given)
+    found = [words[2] for slot in given for piece in slot.pieces for words in piece.columns[0].tuples.tolist()]
     assert found == [row.row for row in rows]
 
 
@@ -201,7 +201,7 @@ def test_what_was_not_joined_is_joined_there_with_all_that_came_before():
     supplier.order(steps.FREEZE, taken=[(message, message.take_out(1))])
     for state in arrived + states(supplier.desk.taken()):
         consumer.mover.take(state)
-    given = Batches(consumer.mover.install(7))
+    given = Batches(*consumer.mover.install(7))
     for stream, (fresh, bounds) in ((stream, part) for piece in given.pieces for stream, part in enumerate(piece)):
         assert consumer.harness.operator.insert(given.groups, stream, fresh, bounds).groups == 1
     consumer.harness.probe(given.groups)
@@ -215,7 +215,7 @@ def test_a_group_that_no_message_has_goes_with_the_watermarks_it_reached():
     supplier.order(steps.SHIP)
     ship_all(supplier)
     supplier.order(steps.FREEZE)
-    given = states(supplier.desk.taken())[-1].input
+    (given,) = states(supplier.desk.taken())[-1].input
     assert (given.watermarks, given.epoch, given.origin, given.pieces) == ((30, 40), 0, None, ())
 
 
@@ -231,11 +231,11 @@ def test_a_frozen_group_is_taken_back_with_the_input_that_was_taken_out():
     before = supplier.walk()
     message = Batches(slot_of(1, rows_of(1, STREAM, 500, 6), (70, 80), 5))
     supplier.order(steps.FREEZE, taken=[(message, message.take_out(1))])
-    final = states(supplier.desk.taken())[-1].input
-    kept = supplier.order(steps.RESTORE)
+    (final,) = states(supplier.desk.taken())[-1].input
+    (kept,) = supplier.order(steps.RESTORE)
     assert kept.frame().tobytes() == final.frame().tobytes() and kept.rows.tolist() == [6]
     (to, told), (master, step) = supplier.desk.taken()
-    assert (to, told.cancelled, told.frames, told.input, told.group) == (CONSUMER, True, (), None, 1)
+    assert (to, told.cancelled, told.frames, told.input, told.group) == (CONSUMER, True, (), (), 1)
     assert (master, step.step) == (MASTER, "restored")
     assert supplier.walk() == before and not supplier.mover.ship(True)
 
@@ -247,7 +247,7 @@ def test_a_group_that_is_not_frozen_yet_just_stays(portions):
     for _ in range(portions):
         assert supplier.mover.ship(True)
         supplier.desk.taken()
-    assert supplier.order(steps.RESTORE) is None
+    assert supplier.order(steps.RESTORE) == ()
     assert [message.cancelled for message in states(supplier.desk.sent)] == [True]
     assert steps_in(supplier.desk.taken()) == [(MASTER, "restored")]
     assert not supplier.mover.ship(True)
@@ -255,7 +255,7 @@ def test_a_group_that_is_not_frozen_yet_just_stays(portions):
 
 def test_after_the_step_and_before_the_freeze_it_can_be_taken_back():
     supplier = shipped()
-    assert supplier.order(steps.RESTORE) is None
+    assert supplier.order(steps.RESTORE) == ()
     assert steps_in(supplier.desk.taken()) == [(MASTER, "restored")]
 
 

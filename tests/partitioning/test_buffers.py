@@ -8,6 +8,7 @@ from mpijoin.coordinator.master import MasterCore
 from mpijoin.coordinator.setup import MasterSetup
 from mpijoin.data.batch import Batch
 from mpijoin.partitioning import buffers as buffers_file
+from mpijoin.partitioning import runs
 from mpijoin.partitioning.buffers import MiniBuffers, _columns_of
 from mpijoin.partitioning.scatter import scatter
 from mpijoin.partitioning.table import HELD, Copy, PartitionTable
@@ -241,9 +242,9 @@ def test_what_was_held_is_dealt_among_members_behind_all_that_waits(monkeypatch,
         table.route(2, 3)
     else:
         table.share(2, *(Copy(slave, dealt=0) for slave in (3, 1, 2)[:members]))
-    batches = buffers.redeal(2)
-    assert batches[-1].pieces == 0 and sum(batch.pieces for batch in batches) == 10
-    assert len(batches) == {1: 11, 3000: 3, 1 << 16: 2}[batch_bytes]
+    waited = buffers.redeal(2)
+    assert len(waited) == {1: 11, 3000: 3, 1 << 16: 2}[batch_bytes] * members
+    assert {(one.octets, one.later) for one in waited[-members:]} == {(0, ())}
     place = PartitionTable.even(6, (1, 2, 3)).place
     wanted = [[row for row in range(100, 600) if partition(row, (1, 2, 3)) == place[2]]]
     wanted.append([row for row in wanted[0] if row % 50 < 20])
@@ -251,11 +252,11 @@ def test_what_was_held_is_dealt_among_members_behind_all_that_waits(monkeypatch,
     for slave in (3, 1, 2)[:members]:
         assert len(buffers.take(slave, 1).groups) == 2  # of before, group 2 among them where it was
         buffers.take(slave, 10)
-        for batch in batches:
+        for one in (one for one in waited if one.slave == slave):
             groups, pieces, copy = buffers.take(slave, 1)
-            assert groups.tolist() == [2] and len(pieces) == batch.pieces
+            assert groups.tolist() == [2]
             assert copy == (Copy(slave, dealt=0) if members > 1 else Copy(slave))
-            assert sum(piece.octets for piece in pieces) == dict(batch.octets)[slave]
+            assert sum(piece.octets for piece in pieces) == one.octets
             assert batch_bytes > 1 or len(pieces) <= 1
             sent += sum(piece.octets for piece in pieces)
             own = [[row for piece in pieces for row in rows_of(piece, stream)] for stream in (0, 1)]
@@ -302,15 +303,39 @@ def test_peak_of_the_master_s_buffer_is_half_an_epoch_and_a_share_of_the_other_h
     assert buffers.held_bytes_max == pytest.approx(epoch_bytes / 2 * (1 + 1 / subgroups), rel=0.1)
 
 
-@pytest.mark.parametrize("pieces, items", [(1, 1), (3, 3), (100, 15)])
-def test_what_waited_at_a_checkpoint_comes_in_a_few_items_which_say_what_lies_behind_them(pieces, items):
+def restored(before):
+    after = MiniBuffers(before.table, (1, 2))
+    return after, after.restore(item for _, item in before.waiting())
+
+
+def delivered(before):
+    before.table.route(0, None)
+    before.hold(0, 2)
+    before.table.route(0, 2)
+    return before, before.deliver(0, 2)
+
+
+def dealt_again(before):
+    before.table.route(0, None)
+    before.hold(0, 2)
+    before.table.route(0, 2)
+    for _ in range(len(before._waiting[2])):
+        before.take(2, 1)
+    return before, before.redeal(0)[:-1]  # the last is for what is still to come
+
+
+@pytest.mark.parametrize("goes_on", [restored, delivered, dealt_again])
+@pytest.mark.parametrize("pieces, least, items", [(1, 1, 1), (3, 1, 3), (3, 1 << 14, 1), (100, 1, 15)])
+def test_what_waited_comes_in_a_few_items_which_say_what_lies_behind_them(monkeypatch, goes_on, pieces, least, items):
     """The times of the first stream rise from piece to piece, and those of the second one fall."""
+    monkeypatch.setattr(runs, "ITEM_BYTES_MIN", least)
+    monkeypatch.setattr(buffers_file, "BATCH_BYTES", max(least, -(-pieces * 5 * 24 // runs.ITEMS_MAX)))
     table = PartitionTable((2, 1))
     key = next(key for key in range(100) if np.diff(scattered(table, [key]).starts)[table.place[0]])
-    before, after = MiniBuffers(table, (1, 2)), MiniBuffers(table, (1, 2))
+    before = MiniBuffers(table, (1, 2))
     for number in range(pieces):
         before.add((scattered(table, [key] * 3, 10 * number), scattered(table, [key] * 2, 1000 - 5 * number)))
-    waited = after.restore(item for _, item in before.waiting())
+    after, waited = goes_on(before)
     assert len(waited) == items and {one.slave for one in waited} == {2}
     assert sum(one.octets for one in waited) == after.held_bytes == before.held_bytes == pieces * 5 * 24
     firsts = []
@@ -320,4 +345,4 @@ def test_what_waited_at_a_checkpoint_comes_in_a_few_items_which_say_what_lies_be
         times = [np.concatenate([piece.columns[stream].tuples[:, 1] for piece in taken]) for stream in range(2)]
         firsts.append([own.min() for own in times])
     later = [tuple(np.min(firsts[index + 1 :], axis=0)) for index in range(items - 1)]
-    assert [one.later for one in waited] == [*later, (TIME_MAX, TIME_MAX)]
+    assert [one.later for one in waited] == [*later, ()]

@@ -6,6 +6,7 @@ import pytest
 
 from mpijoin.operators.stored import TableOperator
 from mpijoin.partitioning.buffers import MiniBuffers
+from mpijoin.producer import queues as queues_file
 from mpijoin.producer.queues import Queues
 from mpijoin.slave.spreads import Spreads
 from mpijoin.store.rows import rows_of
@@ -102,13 +103,7 @@ def held_back_rows_go_first(monkeypatch):
 
 
 def held_back_rows_with_the_last_watermarks(monkeypatch):
-    redeal = Queues.redeal
-
-    def too_far(queues, group, batches, complete):
-        queues._marks[group] = [complete] * len(queues._marks[group])
-        redeal(queues, group, batches, complete)
-
-    monkeypatch.setattr(Queues, "redeal", too_far)
+    monkeypatch.setattr(queues_file, "_reached", lambda one, complete: complete)
 
 
 MUTANTS = [

@@ -17,7 +17,7 @@ from mpijoin.coordinator.reorganization import Loaded, Reorganization
 from mpijoin.coordinator.setup import MasterSetup
 from mpijoin.errors import ProtocolError
 from mpijoin.operators.base import Progress, Taken
-from mpijoin.partitioning.table import PartitionTable
+from mpijoin.partitioning.table import PartitionTable, Waited
 from mpijoin.policy.plan import Move, Plan
 from mpijoin.producer import events as producing
 from mpijoin.slave import events as slave
@@ -56,6 +56,9 @@ class MasterStory:
                 groups = len(self.core.table.groups_of(action.slave)) + 1
                 waiting = self.core.slaves[action.slave].waiting
                 told += self.do(producing.Held(action.group, tuple(one.octets // groups for one in waiting)))
+            if isinstance(action, producing.Deliver):
+                held = self.core.producer._queues.held[action.group]
+                told += self.do(producing.Delivered(action.group, (Waited(action.slave, held, ()),)))
         return told
 
     def tick(self, time, *octets):

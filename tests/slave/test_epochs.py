@@ -44,7 +44,7 @@ def consumer():
         return [one.epoch for one in desk.sent[before:] if isinstance(one, EpochEnd)]
 
     def group(number, epoch):
-        return State(number, SUPPLIER, number, tuple(supplier.get(number, 0)), slot(epoch, number))
+        return State(number, SUPPLIER, number, tuple(supplier.get(number, 0)), (slot(epoch, number),))
 
     return SimpleNamespace(takes=takes, group=group, sent=desk.sent, desk=desk, turn=slave.turn)
 
@@ -71,7 +71,7 @@ def test_a_slave_does_not_sleep_while_a_group_comes(consumer):
     desk = consumer.desk
     for wakes_late in (True, False):
         desk.wakes_late = wakes_late
-        desk.inbox.append((SUPPLIER, consumer.group(1 + wakes_late, 4)._replace(input=None)))
+        desk.inbox.append((SUPPLIER, consumer.group(1 + wakes_late, 4)._replace(input=())))
         assert consumer.turn() == 0.0  # Something came.
         assert (consumer.turn() == 0.0) is wakes_late
         desk.clock.charge(1.0)

@@ -33,7 +33,9 @@ def test_a_group_that_moves_takes_its_watermarks_of_each_producer_along():
     supplier, consumer = inputs(2), inputs(2)
     supplier.joined([slot(0, (50, 60))], GROUPS)
     supplier.joined([slot(1, (10, 90))], GROUPS)
-    marks = supplier.goes(2, [slot(1, (70, 95))])
+    assert supplier.reached(slot(1, (20, 91)), 2) == (20, 60)
+    assert supplier.reached(slot(1, (70, 95)), 2) == (50, 60), "behind each slot"
+    marks = supplier.goes(2)
     assert marks == ((50, 60), (70, 95))
     consumer.comes(2, marks)
     consumer.joined([slot(0, (5, 5))], np.array([0]))
@@ -53,7 +55,7 @@ def test_input_of_all_producers_has_the_watermarks_of_all():
 
 def test_with_one_producer_the_slot_says_it_all():
     own = inputs(1)
-    assert own.joined([slot(0, (5, 6))], GROUPS) == (5, 6) and own.goes(0, []) == ()
+    assert own.joined([slot(0, (5, 6))], GROUPS) == own.reached(slot(0, (5, 6)), 2) == (5, 6) and own.goes(0) == ()
     assert own.diverted(slot(0, (5, 6)), 2, ()).producer == 0
 
 

@@ -1,0 +1,56 @@
+"""How the rows of one group that have waited are cut into items, each of which is joined as a whole.
+
+Until all of an item is joined, nothing expires for it. What has waited may be many epochs long, which in one item would
+take memory for all of them at once, and be compared with much that is too old for it.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Iterator, NamedTuple, Sequence
+
+from mpijoin.messages import Piece
+from mpijoin.partitioning.table import TIME_MAX
+
+TIME = 1  # This word of a tuple has its time.
+ITEMS_MAX = 16  # There are about so many at most, because each costs a message.
+ITEM_BYTES_MIN = 1 << 14  # Joining fewer takes less time than a message does.
+
+
+class Run(NamedTuple):
+    """Pieces that go out in one item. later: as of `Waited`."""
+
+    pieces: list[Piece]
+    later: tuple[int, ...] = ()
+
+
+def octets_of(pieces: Iterable[Piece]) -> int:
+    return sum(piece.octets for piece in pieces)
+
+
+def item_bytes(pieces: Iterable[Piece]) -> int:
+    """About so many bytes of all these go into an item."""
+    return max(ITEM_BYTES_MIN, -(-octets_of(pieces) // ITEMS_MAX))
+
+
+def cut(pieces: Sequence[Piece], least_bytes: int) -> list[Run]:
+    """Cuts the pieces of a group into runs of so many bytes, or a little more. They stay in their order."""
+    runs: list[Run] = []
+    later: tuple[int, ...] = ()
+    for some in reversed([*_batches(pieces, least_bytes)]):
+        runs.append(Run(some, later))
+        earliest = [[int(own.tuples[:, TIME].min(initial=TIME_MAX)) for own in one.columns] for one in some]
+        later = tuple(map(min, zip(*earliest, later or earliest[0])))
+    return runs[::-1]
+
+
+def _batches(pieces: Sequence[Piece], least_bytes: int) -> Iterator[list[Piece]]:
+    batch: list[Piece] = []
+    octets = 0
+    for piece in pieces:
+        batch.append(piece)
+        octets += piece.octets
+        if octets >= least_bytes:
+            yield batch
+            batch, octets = [], 0
+    if batch:
+        yield batch
