@@ -10,7 +10,7 @@ from typing import Iterable, Iterator, NamedTuple, Sequence
 import numpy as np
 
 from mpijoin.messages import Columns, Piece
-from mpijoin.partitioning.runs import Run, cut, item_bytes, octets_of
+from mpijoin.partitioning.runs import UNLIMITED, Run, cut, item_bytes, item_bytes_max, octets_of
 from mpijoin.partitioning.scatter import FIXED_WORDS, Scattered
 from mpijoin.partitioning.table import HELD, NO_STREAM, SHARED, Copy, PartitionTable, Waited
 
@@ -43,8 +43,9 @@ class MiniBuffers:
     """The items that wait for each slave. They leave in the order in which they came. `held_bytes` are the bytes that
     wait, and `held_bytes_max` is their measured peak."""
 
-    def __init__(self, table: PartitionTable, slaves: tuple[int, ...]):
-        self.table = table
+    def __init__(self, table: PartitionTable, slaves: tuple[int, ...], memory_bytes: int = UNLIMITED):
+        """memory_bytes: of each slave, for its windows."""
+        self.table, self._memory_bytes = table, memory_bytes
         self.held_bytes = 0
         self.held_bytes_max = 0
         self._waiting: dict[int, deque[Queued]] = {slave: deque() for slave in slaves}
@@ -126,7 +127,7 @@ class MiniBuffers:
         """Puts the rows of the group that were held back before all that waits for the slave, in items of this group
         alone. There may be no rows, but there is an item. Returns what is in them, in their order."""
         held = self._held.pop(group, [])
-        runs = cut(held, item_bytes(held)) or [Run([])]
+        runs = cut(held, item_bytes(held, self._memory_bytes)) or [Run([])]
         self._waiting[slave].extendleft(Queued(np.array([group]), run.pieces) for run in reversed(runs))
         return tuple(Waited(slave, octets_of(run.pieces), run.later) for run in runs)
 
@@ -136,7 +137,7 @@ class MiniBuffers:
         held = self._held.pop(group, [])
         copies = self.table.copies_of(group) or (Copy(self.table.owner_of(group)),)
         waited = []
-        for some, later in (*cut(held, BATCH_BYTES), Run([])):
+        for some, later in (*cut(held, min(BATCH_BYTES, item_bytes_max(self._memory_bytes))), Run([])):
             each = list(zip(*(self._dealt(group, piece, copies) for piece in some))) or [()] * len(copies)
             for copy, own in zip(copies, each):
                 self._waiting[copy.slave].append(Queued(np.array([group]), list(own), copy))
@@ -161,7 +162,7 @@ class MiniBuffers:
         waited = []
         for group, pieces in of_groups.items():
             slave = self.table.owner_of(group)
-            for run in cut(pieces, item_bytes(pieces)):
+            for run in cut(pieces, item_bytes(pieces, self._memory_bytes)):
                 self._waiting[slave].append(Queued(np.array([group]), run.pieces))
                 waited.append(Waited(slave, octets_of(run.pieces), run.later))
         self.held_bytes += sum(one.octets for one in waited)

@@ -12,8 +12,10 @@ from mpijoin.messages import Piece
 from mpijoin.partitioning.table import TIME_MAX
 
 TIME = 1  # This word of a tuple has its time.
-ITEMS_MAX = 16  # There are about so many at most, because each costs a message.
-ITEM_BYTES_MIN = 1 << 14  # Joining fewer takes less time than a message does.
+ITEMS_MAX = 16  # There are about so many, because each costs a message.
+MEMORY_PARTS = 64  # There are more where one would be a larger part of a slave's memory.
+ITEM_BYTES_MIN = 1 << 13  # Joining fewer takes much less time than a message does.
+UNLIMITED = 1 << 62
 
 
 class Run(NamedTuple):
@@ -27,9 +29,14 @@ def octets_of(pieces: Iterable[Piece]) -> int:
     return sum(piece.octets for piece in pieces)
 
 
-def item_bytes(pieces: Iterable[Piece]) -> int:
-    """About so many bytes of all these go into an item."""
-    return max(ITEM_BYTES_MIN, -(-octets_of(pieces) // ITEMS_MAX))
+def item_bytes_max(memory_bytes: int) -> int:
+    """About so many bytes at most go into an item for a slave with so much memory."""
+    return max(ITEM_BYTES_MIN, memory_bytes // MEMORY_PARTS)
+
+
+def item_bytes(pieces: Iterable[Piece], memory_bytes: int) -> int:
+    """About so many bytes of all these go into an item for a slave with so much memory."""
+    return min(max(ITEM_BYTES_MIN, -(-octets_of(pieces) // ITEMS_MAX)), item_bytes_max(memory_bytes))
 
 
 def cut(pieces: Sequence[Piece], least_bytes: int) -> list[Run]:

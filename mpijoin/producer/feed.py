@@ -13,6 +13,7 @@ from mpijoin.messages import Slot
 from mpijoin.moving import steps
 from mpijoin.orders import Order
 from mpijoin.partitioning.buffers import MiniBuffers, Queued
+from mpijoin.partitioning.runs import UNLIMITED
 from mpijoin.partitioning.scatter import Scattered
 from mpijoin.partitioning.table import Copy
 from mpijoin.producer import events
@@ -59,7 +60,7 @@ class Feed:
         self._rank, self._core, self._do = rank, core, do
         self.pacing = pacing
         self.exchange = new_exchange(job.cluster.exchange, rank)
-        self.buffers = MiniBuffers(core.table, setup.roles.slaves)
+        self.buffers = MiniBuffers(core.table, setup.roles.slaves, job.memory.limit_bytes or UNLIMITED)
         share = (rank.number, len(setup.roles.producers))
         self.intake = intake or Intake(job, schema, setup.directory, pacing.pace, start.position, setup.late, *share)
         self.sent = np.array(start.sent or [0] * len(job.streams), np.int64)  # rows per stream

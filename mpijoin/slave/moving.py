@@ -221,7 +221,7 @@ class Mover:
         own = np.array([supply.group])
         pieces: list[Piece] = []
         slots: list[Slot] = []
-        least_bytes = item_bytes(piece for _, some in taken for piece in some)
+        least_bytes = item_bytes((piece for _, some in taken for piece in some), self._operator.memory().budget)
         for at, (batches, some) in enumerate(taken, 1):
             slot, watermarks = batches.slot, self._inputs.reached(batches.slot, supply.group)
             pieces += some

@@ -466,7 +466,7 @@ class Watch:
         self._staged_bytes_max = max(self._staged_bytes_max, slave._handover._mover.staged_bytes)
         return pause_s
 
-    def _shipped(self, send, move, supply, frames, final, *marks):
+    def _shipped(self, send, move, supply, frames, final=(), *marks):
         octets = sum(frame.nbytes for frame in frames)
         block_bytes = self._slaves[0]._operator._pool.page_bytes
         bound_bytes = 2 * max(self._made.portion_bytes, block_bytes) + FRAME_EXTRA_BYTES

@@ -49,7 +49,7 @@ class Expiry:
 
     def delivered(self, deliver, group, slave):
         self._delivered.add(group)
-        deliver(group, slave)
+        return deliver(group, slave)
 
     def inserted(self, insert, groups, stream, fresh, bounds, new=False):
         taken = insert(groups, stream, fresh, bounds, new)

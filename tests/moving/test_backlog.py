@@ -63,7 +63,7 @@ def test_a_move_needs_no_memory_for_all_the_windows_that_waited(certificate, see
 
 @pytest.mark.parametrize("place", [moving, buffers])
 def test_it_would_if_all_came_as_one(monkeypatch, place):
-    monkeypatch.setattr(place, "item_bytes", lambda pieces: 1 << 40)
+    monkeypatch.setattr(place, "item_bytes", lambda pieces, memory_bytes: 1 << 40)
     short = 0
     for seed, producers in CASES:
         try:

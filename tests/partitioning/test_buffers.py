@@ -304,7 +304,7 @@ def test_peak_of_the_master_s_buffer_is_half_an_epoch_and_a_share_of_the_other_h
 
 
 def restored(before):
-    after = MiniBuffers(before.table, (1, 2))
+    after = MiniBuffers(before.table, (1, 2), before._memory_bytes)
     return after, after.restore(item for _, item in before.waiting())
 
 
@@ -325,14 +325,20 @@ def dealt_again(before):
 
 
 @pytest.mark.parametrize("goes_on", [restored, delivered, dealt_again])
-@pytest.mark.parametrize("pieces, least, items", [(1, 1, 1), (3, 1, 3), (3, 1 << 14, 1), (100, 1, 15)])
-def test_what_waited_comes_in_a_few_items_which_say_what_lies_behind_them(monkeypatch, goes_on, pieces, least, items):
-    """The times of the first stream rise from piece to piece, and those of the second one fall."""
+@pytest.mark.parametrize(
+    "pieces, least, memory, items",
+    [(1, 1, 1 << 40, 1), (3, 1, 1 << 40, 3), (3, 1 << 14, 1, 1), (100, 1, 1 << 40, 15), (100, 1, 64 * 240, 50)],
+)
+def test_what_waited_comes_in_a_few_items_which_say_what_lies_behind_them(
+    monkeypatch, goes_on, pieces, least, memory, items
+):
+    """The times of the first stream rise from piece to piece, and those of the second one fall. An item has 5 rows of
+    each piece, of 24 bytes, and is never much of a slave's memory."""
     monkeypatch.setattr(runs, "ITEM_BYTES_MIN", least)
     monkeypatch.setattr(buffers_file, "BATCH_BYTES", max(least, -(-pieces * 5 * 24 // runs.ITEMS_MAX)))
     table = PartitionTable((2, 1))
     key = next(key for key in range(100) if np.diff(scattered(table, [key]).starts)[table.place[0]])
-    before = MiniBuffers(table, (1, 2))
+    before = MiniBuffers(table, (1, 2), memory)
     for number in range(pieces):
         before.add((scattered(table, [key] * 3, 10 * number), scattered(table, [key] * 2, 1000 - 5 * number)))
     after, waited = goes_on(before)
