@@ -35,7 +35,7 @@ ranks=(tests/mpi tests/slurm)
 timed=(tests/mpi/test_failures.py tests/scenarios)
 
 failed=0
-shared=(python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile)
+shared=(python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder)
 case "${1:-}" in
     "" | --fast)
         ruff check . || failed=$?

@@ -1,10 +1,29 @@
 """What all tests share: the same examples in every run, however slow the machine is just now, and a small job."""
 
+from pathlib import PurePath
+
 import hypothesis
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from config_jobs import write_one_row_job
 from small_disk import mounted
+
+SPARK = "tests/spark"
+# These take longest, and come first where several processes share the tests: who begins with one at the end works on
+# alone.
+LONG = [
+    SPARK,
+    "tests/paper/test_wsj_experiments.py",
+    "tests/property",
+    "tests/verify",
+    "tests/report",
+    "tests/sweep",
+    "tests/checkpoint",
+    "tests/queries",
+    "tests/scripts",
+    "tests/launch",
+]
 
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("steady")
@@ -21,3 +40,23 @@ def small_disk(tmp_path):
     """A file system of 1 MiB, in the folder "scratch" of the test."""
     with mounted(tmp_path / "scratch") as disk:
         yield disk
+
+
+class Scheduling(LoadFileScheduling):
+    """The tests of a file run in one process, and so do all that use the session of Spark."""
+
+    def _split_scope(self, nodeid):
+        file = super()._split_scope(nodeid)
+        return SPARK if PurePath(file).is_relative_to(SPARK) else file
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: rank_of(item.path.relative_to(config.rootpath)))
+
+
+def rank_of(file):
+    return next((rank for rank, path in enumerate(LONG) if file.is_relative_to(path)), len(LONG))

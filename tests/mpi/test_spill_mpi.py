@@ -183,7 +183,7 @@ def test_two_runs_on_one_node_do_not_touch_each_others_scratch(tmp_path, wanted)
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir(), second.mkdir()
     where = ("--set", f'memory.path="{tmp_path / "scratch"}"')
-    with start(first, *where, "--set", "run.speed=20") as slow:
+    with start(first, *where, "--set", "run.speed=8") as slow:
         slow.wait_for(lambda: len(left_in(tmp_path)) == SLAVES and spilled(tmp_path), "a spill", END_S)
         before = set(left_in(tmp_path))
         assert summary_of(run(second, *where))["certificate"] == wanted
