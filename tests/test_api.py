@@ -266,6 +266,26 @@ def test_rows_without_partner_have_keys_and_columns_of_each_type(joined, kind):
     assert found.schema.field("key").type == kind and len(rows) == len(wanted[joined]) and set(rows) == wanted[joined]
 
 
+@pytest.mark.parametrize("values", [pa.string_view(), pa.binary_view()], ids=str)
+def test_a_dictionary_may_be_of_views(values):
+    """Categories of polars are such."""
+    a, b = ("a", "b") if values == pa.string_view() else (b"a", b"b")
+    own = pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.uint32()), pa.array([a, b], values))
+    table = pa.table({"ts": [1, 1, 1], "key": own, "v": own})
+    found = mpijoin.run(job(table, table), slaves=1).table().to_pylist()
+    assert sorted((row["key"], row["left_v"], row["right_v"]) for row in found) == [(a, a, a), (b, b, b)]
+
+
+def test_the_nearest_partner_may_be_at_the_other_end_of_time():
+    """The distance from one end to the other takes 64 bits without a sign."""
+    ends = [-(2**63), 2**63 - 1]
+    stream = {"time": "ts", "time_unit": "ns", "key": "key", "window": "unbounded"}
+    tables = (pa.table({"ts": times, "key": ["a", "a"]}) for times in ([-5, 5], ends))
+    sides = {name: {"table": table, **stream} for name, table in zip(("left", "right"), tables)}
+    found = mpijoin.run({**sides, "join": {"match": "nearest"}}, slaves=1).table().to_pylist()
+    assert sorted((row["left_time"], row["right_time"]) for row in found) == [(-5, ends[0]), (5, ends[1])]
+
+
 @pytest.mark.parametrize("times, told", [
     (pa.array([2**61, 2**60], pa.timestamp("us")), "time 1152921504606846976 us, watermark 2305843009213693952 us"),
     (pa.array([1001, 1], pa.timestamp("ns", "Mars/Olympus")), "time 1970-01-01 00:00:00.000000001, watermark 1970"),

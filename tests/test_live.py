@@ -271,6 +271,24 @@ def test_there_is_one_reader():
         reader.read_next_batch()
 
 
+def test_threads_may_share_the_reader_and_each_of_them_finds_its_end():
+    found = [0, 0, 0]
+
+    def read(reader, thread):
+        for batch in reader:
+            found[thread] += batch.num_rows
+
+    with mpijoin.start(joined(rows(1), rows(2)), slaves=1) as run:
+        reader = run.reader()
+        threads = [threading.Thread(target=read, args=(reader, thread), daemon=True) for thread in range(len(found))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SOON_S)
+        assert not any(thread.is_alive() for thread in threads)
+        assert sum(found) == run.wait().results > 0
+
+
 @pytest.mark.parametrize("results", ["parquet", "collect"])
 def test_a_job_with_an_output_path_has_no_reader(tmp_path, results):
     output = {"path": str(tmp_path / "run"), "results": results}

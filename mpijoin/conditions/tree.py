@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import threading
+import unicodedata
 from typing import Any, Callable, NamedTuple, Sequence
 
 from mpijoin.conditions.literals import NAIVE, clock_of, moment_of
@@ -73,7 +75,24 @@ def _read(text: str) -> ast.Expression:
     """Parses a text, one thread at a time: Python 3.11 counts the depth of what it makes for all threads together, and
     fails where two of them take turns."""
     with _reading:
-        return ast.parse(text.strip(), mode="eval")
+        parsed = ast.parse(text.strip(), mode="eval")
+    _keep_names(parsed, text.strip())
+    return parsed
+
+
+def _keep_names(parsed: ast.AST, text: str) -> None:
+    """Names get the letters that the text has. Python writes letters that look alike in one way (NFKC), but columns may
+    be called by any."""
+    lines = text.encode().split(b"\n")
+    for node in ast.walk(parsed):
+        if not isinstance(node, (ast.Attribute, ast.Name)):
+            continue
+        own = lines[(node.end_lineno or 1) - 1][: node.end_col_offset].decode()
+        name = re.search(r"\w*$", own)
+        if name and isinstance(node, ast.Attribute) and unicodedata.normalize("NFKC", name[0]) == node.attr:
+            node.attr = name[0]
+        if name and isinstance(node, ast.Name) and unicodedata.normalize("NFKC", name[0]) == node.id:
+            node.id = name[0]
 
 
 def parsed_text(text: str, called: str) -> ast.expr:
@@ -85,7 +104,7 @@ def parsed_text(text: str, called: str) -> ast.expr:
         return parsed
     except (SyntaxError, ValueError, RecursionError) as error:
         place = (getattr(error, "offset", None) or 1) - 1
-        advice = ", equality is ==" if "=" in text and "==" not in text else ""
+        advice = ", equality is ==" if re.search("(?<![<>!=])=(?!=)", text) else ""
         raise ConditionError(place, f"this is no {called}{advice}") from error
 
 

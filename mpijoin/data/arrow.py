@@ -43,10 +43,15 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):  # what is too long for one array of 32-bit offsets
         raise pa.ArrowCapacityError(f"{column.nbytes} bytes of one column in one batch")
     if types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if types.is_string_view(column.type) or types.is_binary_view(column.type):
-        return column.cast(pa.large_string() if is_string(column.type) else pa.large_binary())
-    return column
+        values = _without_views(column.dictionary)
+        column = pa.DictionaryArray.from_arrays(column.indices, values, safe=False).dictionary_decode()
+    return _without_views(column)
+
+
+def _without_views(array: pa.Array) -> pa.Array:
+    if types.is_string_view(array.type) or types.is_binary_view(array.type):
+        return array.cast(pa.large_string() if is_string(array.type) else pa.large_binary())
+    return array
 
 
 def null_mask(array: pa.Array) -> np.ndarray | None:

@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from mpijoin.data.arrow import bits_of, fixed_bits, has_offsets, offset_dtype
+from mpijoin.data.ipc_footer import CONTINUATION, Footer, Table
 
-CONTINUATION = b"\xff\xff\xff\xff"  # begins a message since format 0.15
 RECORD_BATCH = 3  # in a message's header: what it is
 VIEW_INLINE_BYTES = 12  # a longer value of a string or binary view lies in a buffer
 # So many bytes are read at once where a message begins. The library asks for its header in four pieces.
@@ -39,29 +39,6 @@ class Header(NamedTuple):
     is_compressed: bool
 
 
-class Table:
-    """A flatbuffers table in `data`: its fields by number."""
-
-    def __init__(self, data: bytes, at: int):
-        self._data, self._at = data, at
-        self._fields = at - struct.unpack_from("<i", data, at)[0]
-        self._end = struct.unpack_from("<H", data, self._fields)[0]
-
-    def place(self, field: int) -> int:
-        """Where the field lies, 0 if it is left out."""
-        entry = 4 + 2 * field
-        offset = struct.unpack_from("<H", self._data, self._fields + entry)[0] if entry < self._end else 0
-        return self._at + offset if offset else 0
-
-    def number(self, field: int, form: str) -> int:
-        place = self.place(field)
-        return struct.unpack_from(form, self._data, place)[0] if place else 0
-
-    def table(self, field: int) -> Table:
-        place = self.place(field)
-        return Table(self._data, place + struct.unpack_from("<I", self._data, place)[0])
-
-
 def header_of(metadata: bytes) -> Header:
     """What a message's metadata says (Message.fbs). Raises struct.error where they are damaged."""
     message = Table(metadata, struct.unpack_from("<I", metadata)[0])
@@ -73,16 +50,20 @@ def header_of(metadata: bytes) -> Header:
 
 
 class Messages:
-    """A file of messages, as pa.PythonFile wants it. Bodies of record batches are hollow unless they are compressed.
+    """The messages of a file as a stream of them, as pa.PythonFile wants it. Bodies of record batches are hollow unless
+    they are compressed.
 
     `batch_at`: where in the file the body of the last batch lies · `hollow`: what stood for it, None if it is whole ·
     `batches`, `rows`: so far. `Cut` is raised where the file ends before the stream says that it does.
     """
 
-    def __init__(self, path: str, at: int):
+    def __init__(self, path: str, footer: Footer | None):
+        """footer: None if the file itself is a stream."""
         self._file = open(path, "rb", buffering=0)
-        self._at = self._message = at
-        self._front, self._front_at = pa.py_buffer(b""), at  # the first bytes of the message, and where they lie
+        self._at = self._message = 0
+        self._lead = pa.py_buffer(footer.schema if footer else b"")  # is read before the file
+        self._starts = iter(footer.messages) if footer else None
+        self._front, self._front_at = pa.py_buffer(b""), 0  # the first bytes of the message, and where they lie
         self._pages = pa.py_buffer(b"")  # what all hollow bodies are made of
         self._body = range(0)
         self._header: Header | None = None
@@ -100,6 +81,9 @@ class Messages:
         return self._at
 
     def read(self, size: int) -> pa.Buffer:
+        if self._lead.size:
+            lead, self._lead = self._lead.slice(0, size), self._lead.slice(size)
+            return lead
         if self._at == self._message:
             self._enter()
         at, self._at = self._at, self._at + size
@@ -133,7 +117,12 @@ class Messages:
         return self._header is not None and self._header.kind == RECORD_BATCH and not self._header.is_compressed
 
     def _enter(self) -> None:
-        """Looks at the message that begins here."""
+        """Looks at the message that begins here, or at the next one that the footer names. Raises Cut if there is none.
+        """
+        if self._starts is not None:
+            if (start := next(self._starts, None)) is None:
+                raise Cut
+            self._at = self._message = start
         buffer, self._front_at = pa.allocate_buffer(FRONT_BYTES), self._message
         self._front = buffer.slice(0, os.preadv(self._file.fileno(), [memoryview(buffer)], self._message))
         start = self._message + 4

@@ -105,8 +105,12 @@ def rank_of(kind, time, other):
     """Returns an int64 that is the smaller, the better a partner of time `other` is for a tuple of this time."""
     if kind == FIRST:
         return other
-    # The difference of any two times fits into 64 bits without a sign, and the highest bit makes it an int64.
-    return ~other if kind == LAST else (max(time, other) - min(time, other)) ^ np.int64(TIME_MIN_VALUE)
+    if kind == LAST:
+        return ~other
+    # The difference of any two times fits into 64 bits without a sign, and the highest bit makes it an int64. With a
+    # sign it might overflow, of which the compiler takes for granted that it does not happen.
+    distance = np.int64(max(time, other)).view(np.uint64) - np.int64(min(time, other)).view(np.uint64)
+    return np.int64(distance) ^ np.int64(TIME_MIN_VALUE)
 
 
 @part

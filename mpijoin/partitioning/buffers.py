@@ -10,7 +10,7 @@ from typing import Iterable, Iterator, NamedTuple, Sequence
 import numpy as np
 
 from mpijoin.messages import Columns, Piece
-from mpijoin.partitioning.runs import UNLIMITED, Run, cut, item_bytes, item_bytes_max, octets_of
+from mpijoin.partitioning.runs import UNLIMITED, Run, cut, earliest_of, item_bytes, item_bytes_max, octets_of
 from mpijoin.partitioning.scatter import FIXED_WORDS, Scattered
 from mpijoin.partitioning.table import HELD, NO_STREAM, SHARED, Copy, PartitionTable, Waited
 
@@ -153,7 +153,8 @@ class MiniBuffers:
 
     def restore(self, items: Iterable[Queued]) -> tuple[Waited, ...]:
         """Puts all rows that waited when a checkpoint cut the run behind what waits for the slaves of their groups,
-        group by group. Returns what is in their items, in the order of these."""
+        group by group, the earliest first: several producers may have had rows of the same time. Returns what is in
+        their items, in the order of these."""
         of_groups: dict[int, list[Piece]] = {}
         for groups, pieces, _ in items:
             for piece in pieces:
@@ -161,6 +162,7 @@ class MiniBuffers:
                     of_groups.setdefault(int(groups[at]), []).append(_only(piece, at))
         waited = []
         for group, pieces in of_groups.items():
+            pieces.sort(key=lambda piece: min(earliest_of(piece)))
             slave = self.table.owner_of(group)
             for run in cut(pieces, item_bytes(pieces, self._memory_bytes)):
                 self._waiting[slave].append(Queued(np.array([group]), run.pieces))

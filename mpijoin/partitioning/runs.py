@@ -29,6 +29,11 @@ def octets_of(pieces: Iterable[Piece]) -> int:
     return sum(piece.octets for piece in pieces)
 
 
+def earliest_of(piece: Piece) -> tuple[int, ...]:
+    """The earliest time of each stream, TIME_MAX for one without rows."""
+    return tuple(int(own.tuples[:, TIME].min(initial=TIME_MAX)) for own in piece.columns)
+
+
 def item_bytes_max(memory_bytes: int) -> int:
     """About so many bytes at most go into an item for a slave with so much memory."""
     return max(ITEM_BYTES_MIN, memory_bytes // MEMORY_PARTS)
@@ -45,7 +50,7 @@ def cut(pieces: Sequence[Piece], least_bytes: int) -> list[Run]:
     later: tuple[int, ...] = ()
     for some in reversed([*_batches(pieces, least_bytes)]):
         runs.append(Run(some, later))
-        earliest = [[int(own.tuples[:, TIME].min(initial=TIME_MAX)) for own in one.columns] for one in some]
+        earliest = [earliest_of(one) for one in some]
         later = tuple(map(min, zip(*earliest, later or earliest[0])))
     return runs[::-1]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 from queue import SimpleQueue
+from threading import Lock
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ QUEUE_BYTES_MAX = 32 << 20
 
 class ResultQueue(WithoutParts):
     """A writer that puts record batches into a queue. `write` and `is_full` are for the thread of the collector, and
-    the other methods for any thread; only one at a time takes.
+    the other methods for any thread. Each batch is taken once, whoever takes it.
 
     Nothing here waits but `take`. A collector that waited would be taken for lost by the other ranks.
     """
@@ -24,10 +25,8 @@ class ResultQueue(WithoutParts):
     def __init__(self, octets_max: float = QUEUE_BYTES_MAX):
         self._octets_max = octets_max
         self._batches: SimpleQueue[pa.RecordBatch | None] = SimpleQueue()
-        # Only the writing thread changes the first count, and only the taking thread the other one. So they need no
-        # lock.
-        self._written_bytes = 0
-        self._taken_bytes = 0
+        self._written_bytes = 0  # Only the writing thread changes it.
+        self._taken_bytes, self._taking = 0, Lock()
 
     @property
     def waiting_bytes(self) -> int:
@@ -47,7 +46,10 @@ class ResultQueue(WithoutParts):
     def take(self) -> pa.RecordBatch | None:
         """Waits for the next batch, and returns it. None stands for the end, behind which there is nothing."""
         batch = self._batches.get()
-        if batch is not None:
+        if batch is None:
+            self._batches.put(None)  # for others that wait
+            return None
+        with self._taking:
             self._taken_bytes += batch.nbytes
         return batch
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from mpijoin.data.files import CSV, PARQUET, file_format, open_ipc
+from mpijoin.data.ipc_footer import read_footer
 from mpijoin.data.ipc_messages import HollowBatch, Messages
 from mpijoin.data.schema import Column
 from mpijoin.errors import InputError
@@ -21,7 +22,6 @@ from mpijoin.sources.watched import Watched
 
 # Without a buffer, or with pre-buffering, the reader loads whole column chunks: one giant row group is the whole file.
 PARQUET_BUFFER_BYTES = 1 << 18
-IPC_MAGIC_BYTES = 8  # with padding
 
 
 class Reader(Protocol):
@@ -132,9 +132,9 @@ class ParquetReader:
 class IpcReader:
     """Reads only the rows of one block at a time from a batch, however large that is, unless the batch is compressed.
 
-    The file layout is a stream between a magic and a footer, and is read as a stream: through the footer the library
-    would load whole batches as soon as columns are chosen. The footer still tells whether the file is whole; a stream
-    says so at its end.
+    A file with a footer is read as a stream, too, of the messages that the footer names: the library itself would load
+    whole batches as soon as columns are chosen. The footer also tells whether the file is whole; a stream says so at
+    its end.
     """
 
     def __init__(self, watched: Watched, path: str, columns: Sequence[Column], limit: BlockLimit, ranges: Ranges):
@@ -147,7 +147,7 @@ class IpcReader:
         check_columns(path, schema, columns)
         included = sorted(schema.get_field_index(column.name) for column in columns)
         options = pa.ipc.IpcReadOptions(included_fields=included, use_threads=False)
-        self._messages = Messages(path, IPC_MAGIC_BYTES if is_file else 0)
+        self._messages = Messages(path, read_footer(path) if is_file else None)
         self._reader = pa.ipc.open_stream(pa.PythonFile(self._messages, mode="r"), options=options)
 
     def blocks(self) -> Iterator[pa.RecordBatch]:

@@ -241,9 +241,11 @@ class FileScreen:
         time, too_large = times_int64(column, self._rules.schema.scale)
         if too_large is not None:
             value = column[too_large].cast(pa.int64() if types.is_timestamp(column.type) else column.type).as_py()
+            scale = self._rules.schema.scale
+            wanted = f"a time that times {scale} fits 64 bits (the join's unit is finer)"
             raise InputError(
                 f"{self._name}: row {self.position + too_large}: column {self._rules.schema.time.name!r}: got "
-                f"{value}, wanted a time that times {self._rules.schema.scale} fits 64 bits (the join's unit is finer)"
+                f"{value}, wanted {wanted if scale > 1 else 'a time below 2^63'}"
             )
         return time, nulls
 

@@ -19,6 +19,7 @@ from mpijoin.conditions.sql import sql_of
 from mpijoin.conditions.tree import (
     KEY_SIDE,
     ConditionError,
+    Kind,
     durations_of,
     expression,
     names_in,
@@ -469,6 +470,26 @@ def test_the_key_may_be_named_in_each_way_and_a_column_called_key_is_not_the_key
         parse("key == 1", ["left", "right"], kinds_of_schema(several))
     assert parse("left.b > 'x'", ["left", "right"], kinds_of_schema(several)).parts[0].kind == "string"
     assert place_in(several, 0, "a").word == 5 and place_in(several, 0, "b").word == 6
+
+
+def test_only_one_equals_sign_is_taken_for_a_mistake():
+    with pytest.raises(ConditionError, match="at character 6: this is no condition$"):
+        parse("left.from >= 2 and left.i != 1 and left.b == 3", ["left", "right"], kinds)
+
+
+def test_names_keep_the_letters_that_they_are_written_with():
+    """Python takes the micro sign for the Greek letter, but a column may be called by either."""
+    micro, greek = "\u00b5s", "\u03bcs"
+    text = f"left.{micro} > right.{greek} and 'é' == {micro}.\ufb01"
+    assert names_in(text) == {("left", micro), ("right", greek), (micro, "\ufb01")}
+    asked = []
+
+    def kind_of(side, name):
+        asked.append(name)
+        return Kind("integer")
+
+    parse(f"left.{micro} == 1", ["left", "right"], kind_of)
+    assert asked == [micro]
 
 
 def test_what_a_condition_reads():

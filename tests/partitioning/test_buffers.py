@@ -267,6 +267,21 @@ def test_what_was_held_is_dealt_among_members_behind_all_that_waits(monkeypatch,
     assert max(map(len, found)) > 0 and buffers.held_bytes_max == before - held + sent
 
 
+def test_what_several_producers_had_waiting_comes_in_the_order_of_time():
+    """A checkpoint has all of one, then all of the other. In this order nothing could expire before the end."""
+    table = PartitionTable((2, 1))
+    key = next(key for key in range(100) if np.diff(scattered(table, [key]).starts)[table.place[0]])
+    of_one, of_other = MiniBuffers(table, (1, 2)), MiniBuffers(table, (1, 2))
+    for time in range(0, 4000, 20):
+        of_one.add((scattered(table, [key] * 4, time), scattered(table, [key] * 4, time)))
+        of_other.add((scattered(table, [key] * 4, time + 10), scattered(table, [key] * 4, time + 10)))
+    after = MiniBuffers(table, (1, 2))
+    waited = after.restore(item for one in (of_one, of_other) for _, item in one.waiting())
+    later = [min(one.later) for one in waited[:-1]]
+    assert len(waited) > 5 and later == sorted(later) and later[0] > 0
+    assert later[len(later) // 2] == pytest.approx(2000, rel=0.3)
+
+
 class Uniform:
     """A tuple at every time from 0 on, keys in turn."""
 

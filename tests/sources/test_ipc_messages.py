@@ -2,11 +2,13 @@
 the end."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from mpijoin.data.ipc_footer import BLOCK, Table
 from mpijoin.data.schema import Column
 from mpijoin.errors import ChangedInputError, InputError
 from mpijoin.sources.blocks import BlockLimit
@@ -95,6 +97,38 @@ def test_every_type_comes_out_as_it_was_written(tmp_path, is_file, block_rows, o
         wanted = TABLE.select(list(COLUMNS)).slice(skip_rows)
         for name in COLUMNS:
             assert found[name].type == wanted[name].type and found[name].to_pylist() == wanted[name].to_pylist(), name
+
+
+def test_only_the_footer_says_where_messages_lie(tmp_path):
+    """As other writers do, it has a longer magic, no schema before the batches, and space between messages."""
+    path = tmp_path / "all.arrow"
+    content = Path(written(path, is_file=True)).read_bytes()
+    size = int.from_bytes(content[-10:-6], "little")
+    front, footer = content[: -10 - size], bytearray(content[-10 - size : -10])
+    root, moved = Table(bytes(footer), int.from_bytes(footer[:4], "little")), bytearray(b"ARROW1".ljust(64, b"\0"))
+    for at, count in (root.vector(2), root.vector(3)):
+        for place in range(at, at + count * BLOCK.size, BLOCK.size):
+            start, metadata_bytes, body_bytes = BLOCK.unpack_from(footer, place)
+            footer[place : place + 8] = len(moved).to_bytes(8, "little")
+            moved += front[start : start + metadata_bytes + body_bytes] + bytes(24)
+    path.write_bytes(moved + footer + content[-10:])
+    with pa.OSFile(str(path)) as file:
+        assert pa.ipc.open_file(file).read_all().equals(TABLE)
+    found = read(str(path), 64, 5).select(list(COLUMNS))
+    assert found.to_pylist() == TABLE.select(list(COLUMNS)).slice(5).to_pylist()
+
+
+def test_each_column_has_its_own_dictionary_whichever_are_read(tmp_path):
+    path = tmp_path / "several.arrow"
+    columns = {name: pa.array([f"{name}{row % 3}" for row in range(ROWS)]).dictionary_encode() for name in "abc"}
+    table = pa.table(columns)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=50)
+    for chosen in ("c", "ac", "cb"):
+        wanted = tuple(Column(name, table.schema.field(name).type) for name in chosen)
+        blocks = list(open_file(str(path), wanted, BlockLimit(64)).blocks())
+        rows = [tuple(row[name] for name in chosen) for block in blocks for row in block.to_pylist()]
+        assert rows == list(zip(*(columns[name].to_pylist() for name in chosen)))
 
 
 def test_views_that_share_bytes_and_null_views_of_anything(tmp_path):

@@ -129,7 +129,8 @@ def test_payload_keeps_step_with_the_rows_that_pass():
 )
 def test_a_time_that_does_not_fit_the_common_unit_is_refused_by_row_and_value(kind, scale, value):
     time = pa.array([1, None, value], pa.uint64() if kind == pa.uint64() else pa.int64()).cast(kind)
-    with pytest.raises(InputError, match=rf"picks.parquet: row 2: column 'ts': got {value}, wanted"):
+    told = f"a time that times {scale} fits 64 bits" if scale > 1 else r"a time below 2\^63"
+    with pytest.raises(InputError, match=rf"picks.parquet: row 2: column 'ts': got {value}, wanted {told}"):
         screen(stream(kind, scale), 0, time, ints(1, 1, 1))
 
 
