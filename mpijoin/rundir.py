@@ -215,6 +215,13 @@ def read_summary(path: str | os.PathLike) -> dict[str, Any]:
     return _read_json(folder / "summary.json")
 
 
+def refuse_simulated(path: str | os.PathLike, wanted: str) -> None:
+    """Raises InputError if the run that has finished in this folder was simulated. wanted: what needs a real one."""
+    summary = Path(path) / "summary.json"
+    if summary.exists() and _read_json(summary).get("simulated"):
+        raise InputError(f"{path} holds a simulated run, which has no rows: {wanted} needs one of mpijoin run")
+
+
 def read_failure(path: str | os.PathLike) -> dict[str, Any] | None:
     """Reads failed.json of a run directory, None if there is none. Raises InputError if there is no run, or the text is
     damaged."""

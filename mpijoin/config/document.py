@@ -58,7 +58,7 @@ def _tables(job: str | os.PathLike | Mapping[str, Any]) -> tuple[dict[str, Any],
         return {name: _copied(table) for name, table in job.items()}, os.getcwd()
     try:
         with reading(job, lambda text: JobError([text])), open(job, "rb") as file:
-            tables = tomllib.load(file)
+            tables = tomllib.loads(file.read().decode("utf-8-sig"))  # Some editors begin with a mark.
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise JobError([f"{os.fspath(job)}: is not TOML: {error}"]) from error
     except ValueError as error:

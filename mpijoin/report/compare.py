@@ -190,7 +190,8 @@ def figures_of(run: RunData) -> dict[str, float]:
         "behind_s_max": overload.get("behind_s_max", MISSING),
         **{f"{name}_share": float(shares[name].mean()) if shares else MISSING for name in SHARES},
         "busiest_over_mean": busiest(run)[1] if run.slaves else MISSING,
-        "state_bytes_max": float(slaves["window_bytes"].max()) if run.slaves else MISSING,
+        # Nothing is left at the end of a run's last epoch, which may be its only one.
+        "state_bytes_max": (float(slaves["window_bytes"].max()) if run.slaves else 0.0) or MISSING,
         **_spilling(run),
         "active_slaves_mean": declustering.get("mean", MISSING),
         "moves": summary.get("moves", MISSING),

@@ -312,6 +312,7 @@ def share_axis(axes: Axes, letter: str = "y") -> None:
     getattr(axes, f"{letter}axis").set_major_formatter(PercentFormatter(1.0))
 
 
-def dots_if_few(points: Sequence[float] | np.ndarray) -> dict[str, str]:
-    """Returns a look with markers for few points, because a line through one or two shows nothing without them."""
-    return {"marker": "o"} if len(points) < 12 else {}
+def dots_if_few(points: Sequence[float] | np.ndarray) -> dict[str, Any]:
+    """Returns a look with markers for few points, because a line through one or two shows nothing without them. They
+    are whole at the edge, too."""
+    return {"marker": "o", "clip_on": False} if len(points) < 12 else {}

@@ -169,8 +169,11 @@ def _occupancy(run: RunData) -> Chart:
     return Chart("occupancy", "Stream buffers", caption, table, draw.slaves_bytes(table, "in the stream buffer"))
 
 
-def _state(run: RunData) -> Chart:
+def _state(run: RunData) -> Chart | None:
+    """None for a run that held nothing at the end of an epoch, such as one of a single epoch, which empties all."""
     table = series.state(run)
+    if not any(np.nanmax(column, initial=0.0) > 0 for name, column in table.items() if name.startswith("slave_")):
+        return None
     caption = f"Bytes of tuples that the slaves hold in their windows: {_largest(table)}."
     return Chart("state", "State of the join", caption, table, draw.slaves_bytes(table, "in the windows"))
 

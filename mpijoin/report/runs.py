@@ -81,7 +81,8 @@ class RunData:
 def load_runs(paths: Sequence[str | os.PathLike]) -> list[RunData]:
     """Reads the runs in these folders, in this order, and gives each a name of its own. Raises as `load_run`."""
     folders = [Path(path) for path in paths]
-    twice = sorted({str(folder) for folder in folders if folders.count(folder) > 1})
+    places = [folder.resolve() for folder in folders]
+    twice = sorted({str(folder) for folder, place in zip(folders, places) if places.count(place) > 1})
     if twice:
         raise InputError(f"{', '.join(twice)}: given more than once")
     return [load_run(folder, name) for folder, name in zip(folders, distinct_names(folders))]
@@ -99,7 +100,10 @@ def load_run(folder: Path, name: str) -> RunData:
     metrics = folder / "metrics"
     epochs = _epochs(metrics, [stream.name for stream in job.streams])
     if end["state"] == DONE and len(epochs["rank"]) == 0:
-        raise InputError(f"{metrics}: found no rows in rank-*.parquet, wanted those of a run: there is nothing to draw")
+        reason = "; all of the run was its warm-up ([run] warmup)" if job.run.warmup_ns else ""
+        raise InputError(
+            f"{metrics}: found no rows in rank-*.parquet, wanted those of a run: there is nothing to draw{reason}"
+        )
     tables: dict[str, Any] = {name: _table(metrics, f"{pattern}*") for name, pattern in TABLES.items()}
     if tables["moves"]:
         _check(tables["moves"], MOVES.names, metrics)

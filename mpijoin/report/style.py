@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from mpijoin.report.words import byte_unit, count_unit, time_unit
+from mpijoin.report.words import byte_unit, count_unit, shortened, time_unit
 
 INK, FAINT, GRID, QUIET, PAPER = "#1c2127", "#5a636e", "#dcdfe4", "#e9ebef", "#fefefe"
 
@@ -98,6 +98,7 @@ def line_style(index: int, points: int) -> dict[str, Any]:
 def legend(figure: Figure, axes: Axes, columns: int = LINES_MAX, title: str | None = None) -> None:
     """Puts the legend above the figure, in as many columns as there is room for, but no more than `columns`."""
     handles, labels = axes.get_legend_handles_labels()
+    labels = [shortened(label, int((WIDTH_IN - LEGEND_HANDLE_IN) / LEGEND_SIGN_IN)) for label in labels]
     place: dict[str, Any] = {"loc": "outside upper left", "alignment": "left", "borderpad": 0}
     columns = max((one for one in range(1, columns + 1) if _legend_width_in(labels, one) <= WIDTH_IN), default=1)
     figure.legend(handles, labels, ncols=columns, handlelength=2.6, title=title, **place)

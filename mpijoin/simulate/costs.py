@@ -68,11 +68,11 @@ def load_costs(name: str) -> Costs:
     """
     known = named_costs()
     wanted = f"wanted a file, or one of {', '.join(known)}"
-    with reading(name, lambda text: JobError([f"costs: {text}; {wanted}"])):
-        text = (_folder() / f"{name}.toml" if name in known else Path(name)).read_text(encoding="utf-8")
     try:
+        with reading(name, lambda text: JobError([f"costs: {text}; {wanted}"])):
+            text = (_folder() / f"{name}.toml" if name in known else Path(name)).read_text(encoding="utf-8")
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise JobError([f"costs: {name}: {error}"]) from error
     faults = [f"costs: {name}: {fault}" for fault in _faults(values)]
     if faults:
@@ -84,7 +84,7 @@ def _faults(values: dict) -> list[str]:
     faults = [f"there is no field {field}: wanted some of {', '.join(NAMES)}" for field in values if field not in NAMES]
     for field, value in values.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if field in NAMES and not (number and value >= 0):
+        if field in NAMES and not (number and 0 <= value < math.inf):
             faults.append(f"{field}: got {value!r}, wanted a number, at least 0")
     if values.get("bandwidth_bytes_per_s") == 0:
         faults.append("bandwidth_bytes_per_s: got 0, wanted more")

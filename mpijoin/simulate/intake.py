@@ -89,7 +89,7 @@ class ModelledStream:
     def progress(self, time: int) -> float:
         if self._tuples is not None:
             return self.counts.read / max(1, self._tuples)
-        return min(1.0, time / self._end)
+        return min(1.0, time / self._end) if self._end > 0 else 1.0
 
     def rate_per_unit(self) -> float:
         """Returns the highest rate that there will be, in tuples per time unit."""

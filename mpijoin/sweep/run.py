@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Sequence
 
+from mpijoin.config.kinds import quote
 from mpijoin.progress import seconds
 from mpijoin.sweep.capacity import NoCapacity, highest, is_sustained, mean_epoch_s
 from mpijoin.sweep.spec import Capacity, Point, Sweep
@@ -83,7 +84,7 @@ class RunFailed(Exception):
 
 
 def _run(sweep: Sweep, point: Point, launcher: Sequence[str], output: Path, more: Sequence[str] = ()) -> dict[str, str]:
-    settings = [*point.settings, *more, f"output.path={json.dumps(str(output.absolute()))}"]
+    settings = [*point.settings, *more, f"output.path={quote(str(output.absolute()))}"]
     options = [part for setting in settings for part in ("--set", setting)]
     command = [*launcher, sys.executable, "-m", "mpijoin", "run", str(sweep.job), "--overwrite", *options]
     with open(output.parent / "log.txt", "a+", encoding="utf-8") as log:

@@ -9,8 +9,9 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
+from mpijoin.config.kinds import quote
 from mpijoin.config.load import dump_job, load_job, read_job
 from mpijoin.config.units import duration_ns, is_integer
 from mpijoin.errors import JobError
@@ -83,6 +84,11 @@ def load_sweep(path: str | Path) -> Sweep:
 
 def _faults(given: Mapping[str, Any]) -> list[str]:
     faults = [f"{name}: missing" for name in ("job", "output", "grid") if name not in given]
+    faults += [
+        f"{name}: got {given[name]!r}, wanted a path in quotes"
+        for name in ("job", "output")
+        if not isinstance(given.get(name, ""), str)
+    ]
     grid = given.get("grid", {})
     if not isinstance(grid, dict) or not all(isinstance(values, list) and values for values in grid.values()):
         faults.append('[grid]: wanted lists of values, such as "left.rate" = [1000, 2000]')
@@ -95,10 +101,14 @@ def _faults(given: Mapping[str, Any]) -> list[str]:
             faults.append(
                 f"{name}: got {given[name]!r}, wanted {'0 (local), or 2 or more' if name == 'ranks' else '1 or more'}"
             )
-    if not all(map(is_integer, given.get("seeds", []))):
+    if not _is_list(given.get("seeds", []), is_integer):
         faults.append(f"seeds: got {given['seeds']!r}, wanted whole numbers")
     faults += _duration_faults("timeout", given.get("timeout", "1 h"))
     return faults + (_capacity_faults(given["capacity"]) if "capacity" in given else [])
+
+
+def _is_list(value: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and all(map(fits, value))
 
 
 def _duration_faults(name: str, value: Any) -> list[str]:
@@ -109,18 +119,31 @@ def _duration_faults(name: str, value: Any) -> list[str]:
     return []
 
 
-def _capacity_faults(given: Mapping[str, Any]) -> list[str]:
+def _capacity_faults(given: Any) -> list[str]:
+    if not isinstance(given, dict):
+        return [f"[capacity]: got {given!r}, wanted a table with low and high"]
     faults = [
         f"[capacity] {name}: no such field, there are {', '.join(CAPACITY_FIELDS)}"
         for name in given
         if name not in CAPACITY_FIELDS
     ]
     faults += [f"[capacity] {name}: missing" for name in ("low", "high") if name not in given]
+    faults += [
+        f"[capacity] {name}: got {given[name]!r}, wanted a number"
+        for name in ("low", "high", "step")
+        if not _is_number(given.get(name, 0))
+    ]
+    if not _is_list(given.get("rates", []), lambda name: isinstance(name, str)):
+        faults.append(f'[capacity] rates: got {given["rates"]!r}, wanted fields, such as ["left.rate"]')
     if not faults and not 0 < given["low"] < given["high"]:
         faults.append(f"[capacity] low, high: got {given['low']} and {given['high']}, wanted 0 < low < high")
-    if not given.get("step", 1.08) > 1:
+    if not faults and not given.get("step", 1.08) > 1:
         faults.append(f"[capacity] step: got {given['step']}, wanted more than 1")
     return faults + (_duration_faults("[capacity] delay", given["delay"]) if "delay" in given else [])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _capacity(given: Mapping[str, Any], job: Path) -> Capacity:
@@ -152,14 +175,14 @@ def _points(job: Path, given: Mapping[str, Any], capacity: Capacity | None) -> t
 def _toml(value: Any) -> str:
     """Returns a value as --set takes it.
 
-    >>> _toml([1, {"a": "20 s"}]), _toml(True)
-    ('[1, {"a" = "20 s"}]', 'true')
+    >>> _toml([1, {"a": "20 s"}]), _toml(True), _toml(1e-9)
+    ('[1, {"a" = "20 s"}]', 'true', '1e-09')
     """
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(name)} = {_toml(own)}" for name, own in value.items()) + "}"
+        return "{" + ", ".join(f"{quote(name)} = {_toml(own)}" for name, own in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value)
+    return quote(value) if isinstance(value, str) else str(value).lower()
 
 
 def _name(settings: Sequence[str], repeat: int, known: str) -> str:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from mpijoin.refusals import writing
 from mpijoin.report import write_report
 from mpijoin.report.compare import SPILLING, figures_of
 from mpijoin.report.runs import load_run
@@ -26,11 +27,19 @@ def write_table(sweep: Sweep) -> pa.Table:
     reason and figures. The columns about spilling are there if any point may spill. Returns the table."""
     rows = [_row(sweep, point) for point in sweep.points]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
-    sweep.folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, sweep.folder / "table.parquet")
-    pa.csv.write_csv(table, sweep.folder / "table.csv")
+    table = pa.table({name: _column([row.get(name) for row in rows]) for name in names})
+    with writing(sweep.folder):
+        sweep.folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, sweep.folder / "table.parquet")
+        pa.csv.write_csv(table, sweep.folder / "table.csv")
     return table
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Words and numbers of one field, such as "max" and 2, become words."""
+    if any(isinstance(value, str) for value in values):
+        values = [value if value is None else str(value) for value in values]
+    return pa.array(values)
 
 
 def _row(sweep: Sweep, point: Point) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from mpijoin.conditions.tree import durations_of
 from mpijoin.config.job import COUNT, Job
 from mpijoin.config.load import load_job
 from mpijoin.operators.base import CERTIFICATE_MASK
-from mpijoin.rundir import read_summary
+from mpijoin.rundir import read_summary, refuse_simulated
 from mpijoin.verify.aggregates import add_answers, due_sql
 from mpijoin.verify.combinations import Totals, condition_of, totals_of, typed_sql
 from mpijoin.verify.inputs import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 def compare_run(run_path: str, database: DuckDBPyConnection) -> Report:
     """Everything verify compares, in one report. Errors: see `mpijoin.verify.verify`."""
     summary = read_summary(run_path)
+    refuse_simulated(run_path, "verify")
     job_path = os.path.join(run_path, "job.toml")
     job = load_job(job_path)
     streams = tuple(describe_stream(index, stream, job.each) for index, stream in enumerate(job.streams))

@@ -12,7 +12,7 @@ from mpijoin.config.job import COUNT, Job, Join, Output, StreamJob
 from mpijoin.config.load import load_job
 from mpijoin.config.queries import only_query
 from mpijoin.errors import InputError
-from mpijoin.rundir import RunDirectory, read_failure
+from mpijoin.rundir import RunDirectory, read_failure, refuse_simulated
 from mpijoin.verify import MEMORY_LIMIT
 from mpijoin.verify.combinations import condition_of, holds_sql
 from mpijoin.verify.inputs import (
@@ -58,6 +58,7 @@ def why(run_path: str | os.PathLike, asked: Asked) -> Answer:
         raise InputError("why needs DuckDB: pip install 'mpijoin[verify]'") from error
     run = RunDirectory(Path(run_path))
     read_failure(run.path)  # It refuses what is no run.
+    refuse_simulated(run.path, "why")
     whole = load_job(run.job)
     job = only_query(whole, asked.query)
     streams = tuple(_described(index, stream, job) for index, stream in enumerate(job.streams))

@@ -218,6 +218,12 @@ def test_a_file_that_is_no_job_is_one_fault(tmp_path, content, problem):
     assert fault.startswith(str(path)) and problem in fault
 
 
+def test_a_file_may_begin_with_the_mark_that_some_editors_write(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + dump_job(load_job(small())).encode())
+    assert load_job(path) == load_job(small())
+
+
 def test_a_folder_in_place_of_the_job_file_is_a_fault(tmp_path):
     assert "cannot be read: Is a directory" in faults(tmp_path)[0]
 

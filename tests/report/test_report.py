@@ -316,12 +316,15 @@ def test_an_unfinished_run_shows_what_it_has_left_so_far(tmp_path):
         (["old"], "found no column delay_max_us: another version of mpijoin"),
         (["damaged"], "cannot be read"),
         (["good", "good"], "given more than once"),
+        (["good", "empty/../good"], "given more than once"),
+        (["warm"], "there is nothing to draw; all of the run was its warm-up ([run] warmup)"),
     ],
 )
 def test_what_is_no_run_ends_with_2_and_says_why(arguments, said, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     make_run(tmp_path / "good", summary={})
     make_run(tmp_path / "bare", summary={}, metrics=False)
+    make_run(tmp_path / "warm", summary={}, metrics=False, job={"run": {"warmup": "1 h"}})
     make_run(tmp_path / "damaged", summary={})
     (tmp_path / "damaged" / "metrics" / "rank-1.parquet").write_bytes(b"PAR1 not really")
     make_old(tmp_path / "old")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import oracle
+from mpijoin.config.check import resolve
 from mpijoin.config.inject import Inject, Pressure
 from mpijoin.config.job import (
     Aggregate,
@@ -21,8 +22,9 @@ from mpijoin.config.job import (
     StreamJob,
     SyntheticSource,
 )
+from mpijoin.config.load import load_job
 from mpijoin.errors import JobError
-from mpijoin.simulate.cluster import Manner, simulated_job
+from mpijoin.simulate.cluster import Manner, simulate, simulated_job
 from mpijoin.simulate.costs import Costs, load_costs, named_costs
 from mpijoin.simulate.directory import Directory
 from mpijoin.simulate.hollow import hollow_frame, hollow_tuples, ticks_of
@@ -216,6 +218,14 @@ def test_tuples_of_several_ticks_that_were_put_together_are_told_apart():
     assert ticks_of(tuples[:0], np.array([[0, 0]])) == []
 
 
+def test_a_stream_that_is_over_at_once_is_read_whole():
+    stream = {"kind": "synthetic", "rate": 500, "duration": "0 s", "window": "5 s"}
+    job = load_job({"left": stream, "right": stream, "output": {"results": "count"}})
+    schema = resolve(job._replace(output=job.output._replace(path="none")))
+    summary = simulate(job, schema, 1, Manner(load_costs("this_machine"))).summary
+    assert (summary["results"], summary["streams"]["left"]["read"]) == (0, 0)
+
+
 def test_costs_come_from_files(tmp_path):
     assert {"this_machine", "wsj_2005"} <= set(named_costs())
     for name in named_costs():
@@ -234,13 +244,15 @@ def test_costs_come_from_files(tmp_path):
         ("tuple_ns = -1", "tuple_ns: got -1, wanted a number, at least 0"),
         ("tuple_ns = true", "tuple_ns: got True, wanted a number"),
         ("tuple_ns = nan", "tuple_ns: got nan, wanted a number"),
+        ("tuple_ns = inf", "tuple_ns: got inf, wanted a number"),
+        ("\udcff = 1", "mine.toml: 'utf-8' codec can't decode"),
         ("bandwidth_bytes_per_s = 0", "bandwidth_bytes_per_s: got 0, wanted more"),
         ("tuple_ns", "mine.toml: "),
     ],
 )
 def test_faults_of_a_costs_file_are_named(tmp_path, text, fault):
     path = tmp_path / "mine.toml"
-    path.write_text(text)
+    path.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(JobError, match=fault):
         load_costs(str(path))
 

@@ -271,6 +271,14 @@ def test_no_text_one_letter_off_is_taken_for_another_time(spark, tmp_path):
     assert 100 < sum(ns is not None for ns in found.values()) < len(texts) / 2
 
 
+def test_a_time_that_python_does_not_know_is_told_in_microseconds(spark, tmp_path):
+    (tmp_path / "a.csv").write_text("ts\n9999-12-31T23:59:59\n2020-01-01\n")
+    zone = ("--zone", "America/New_York")
+    assert main(["prepare", str(tmp_path / "a.csv"), "-o", str(tmp_path / "out"), "--time", "ts", *zone]) == 0
+    told = json.loads((tmp_path / "out/report.json").read_text())["time"]
+    assert (told["first"], told["last"]) == ("2020-01-01T05:00:00+00:00", "253402318799000000 us")
+
+
 def test_times_finer_than_microseconds_stay_exact(prepare):
     left = prepare({"a.csv": "ts\n2016-10-14T00:00:06.123456789\n1969-12-31T23:59:59.9999999\n1970-01-01\n"})
     assert left.rows == [(-100,), (0,), (1_476_403_206_123_456_789,)]

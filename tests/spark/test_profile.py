@@ -253,6 +253,12 @@ def test_one_tuple_and_one_moment(spark, tmp_path):
     assert found.sides[0].arrivals.hurst is None
 
 
+def test_times_too_far_apart_for_their_differences_are_refused(spark, tmp_path):
+    ends = write(tmp_path / "ends.parquet", ts=pa.array([-(2**62), 0, 2**62], pa.timestamp("ns")), key=[1, 1, 1])
+    with pytest.raises(InputError, match="the times from -4611686018427387904 to 4611686018427387904 .* so far apart"):
+        profile(spark, ends, ends)
+
+
 def test_nothing_to_join_is_said(spark, tmp_path):
     empty = write(tmp_path / "empty.parquet", ts=pa.array([1], pa.timestamp("us")), key=pa.array([None], pa.int64()))
     with pytest.raises(InputError, match="none with both a time and a key"):

@@ -129,6 +129,12 @@ def test_the_table_has_columns_about_spilling_if_a_point_may_spill(sweep_file):
         (SWEEP + "[capacity]\nlow = 3", "[capacity] high: missing"),
         (SWEEP + "[capacity]\nlow = 3\nhigh = 4\nstep = 1", "[capacity] step: got 1"),
         ("not toml", "sweep.toml:"),
+        (SWEEP.replace('"job.toml"', "3"), "job: got 3, wanted a path in quotes"),
+        ("seeds = 3\n" + SWEEP, "seeds: got 3"),
+        ("capacity = 3\n" + SWEEP, "[capacity]: got 3, wanted a table"),
+        (SWEEP + '[capacity]\nlow = "a"\nhigh = 2', "[capacity] low: got 'a', wanted a number"),
+        (SWEEP + "[capacity]\nlow = 1\nhigh = 2\nrates = 3", "[capacity] rates: got 3, wanted fields"),
+        (SWEEP.replace("500", "2024-01-01"), "left.tuples=2024-01-01"),
     ],
 )
 def test_faults_are_told_before_anything_runs(sweep_file, text, problem):
@@ -138,13 +144,23 @@ def test_faults_are_told_before_anything_runs(sweep_file, text, problem):
     assert any(problem in fault for fault in error.value.faults), error.value.faults
 
 
+def test_a_table_that_cannot_be_written_is_told(sweep_file, capsys):
+    (sweep_file.parent / "sweep").write_text("")
+    assert main(["sweep", "table", str(sweep_file)]) == 3
+    assert "cannot be written" in capsys.readouterr().err
+
+
 def test_a_sweep_runs_goes_on_and_leaves_a_table_and_a_report(sweep_file):
-    folder, text = sweep_file.parent / "sweep", SWEEP.replace("repeats = 2", "")
+    """The folder's name has a letter that two escapes of JSON stand for, and one field has words and numbers."""
+    sweep_file = sweep_file.parent.rename(sweep_file.parent.with_name("e\U0001f600")) / "sweep.toml"
+    text = SWEEP.replace("repeats = 2", "").replace("tuning.theta", "cluster.slaves_min")
+    text, folder = text.replace('["auto", "off"]', '["all", 1]'), sweep_file.parent / "sweep"
     sweep_file.write_text(text)
     first = call("run", sweep_file)
     assert first.returncode == 0 and "4 of 4 points to run" in first.stderr, first.stderr
     table = pq.read_table(folder / "table.parquet").to_pylist()
     assert [row["state"] for row in table] == ["done"] * 4 and (folder / "table.csv").exists()
+    assert [row["cluster.slaves_min"] for row in table] == ["all", "1"] * 2
     results = {row["left.tuples"]: row["results"] for row in table}
     assert 0 < results[500] < results[1000] and len({(row["left.tuples"], row["results"]) for row in table}) == 2
     assert (folder / "report/report.html").exists() and "cleanup_s" not in table[0]

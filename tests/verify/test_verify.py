@@ -14,6 +14,7 @@ import pytest
 
 import oracle
 from fake_run import fake_run
+from mpijoin import cli
 from mpijoin.config.dump import dump_job
 from mpijoin.config.load import load_job
 from mpijoin.errors import InputError
@@ -194,6 +195,13 @@ def test_a_truncated_part_is_named(run):
 def test_a_wrong_summary_is_named(run, field, value):
     resummarize(run, **{field: value})
     assert f"  {field}: got {value}, wanted" in text_of(run)
+
+
+@pytest.mark.parametrize("command", [["verify"], ["why", "--stream", "left", "--row", "1"]])
+def test_a_simulated_run_has_nothing_to_compare_and_no_rows(run, capsys, command):
+    resummarize(run, simulated=True)
+    assert cli.main([command[0], str(run.path), *command[1:]]) == 2
+    assert f"simulated run, which has no rows: {command[0]} needs one of mpijoin run" in capsys.readouterr().err
 
 
 def test_wrong_stream_counts_are_named(run):

@@ -52,8 +52,15 @@ class Report:
         return self.found.rows - self.aside.rows - self.left.rows
 
     def moment(self, time: int | None) -> str | None:
-        """A time of the output in ISO 8601, to the microsecond."""
-        return None if time is None else (EPOCH + timedelta(microseconds=time * self.left.unit_ns // 1000)).isoformat()
+        """A time of the output in ISO 8601, to the microsecond. One that the calendar of Python does not know, such as
+        the last day of 9999 in another zone, is given in microseconds."""
+        if time is None:
+            return None
+        microseconds = time * self.left.unit_ns // 1000
+        try:
+            return (EPOCH + timedelta(microseconds=microseconds)).isoformat()
+        except OverflowError:
+            return f"{microseconds} us"
 
 
 def as_json(report: Report) -> str:

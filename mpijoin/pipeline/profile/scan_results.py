@@ -11,6 +11,7 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from mpijoin.errors import InputError
 from mpijoin.pipeline.profile.arrivals import Arrivals
 from mpijoin.pipeline.profile.findings import Extent
 from mpijoin.pipeline.profile.results import (
@@ -28,6 +29,7 @@ from mpijoin.pipeline.profile.scan import Stream, collected
 from mpijoin.pipeline.profile.worker import result_counter
 
 FOUND = "slot long, results double"
+SPAN_MAX = 1 << 62  # in ticks: with the rest of the last range, it fits into 63 bits
 
 
 class Tuples(NamedTuple):
@@ -55,6 +57,11 @@ def grouped_tuples(
     """windows: of each stream, in ticks · share: of the ranges of time to count; None for all · sides: streams whose
     tuples see also those partners that come after them · slots: further columns."""
     start, end = min(one.first for one in extents), max(one.last for one in extents)
+    if end - start > SPAN_MAX:
+        raise InputError(
+            f"the times from {start} to {end} in the streams' finest unit are so far apart that their differences take "
+            "more than 63 bits: leave out rows whose time stands for none, or give the streams a coarser time_unit"
+        )
     reached = [min(window, end - start) for window in windows]  # further nobody can reach
     most = SLOTS_MAX if share is None else SAMPLED_FROM_MAX
     ranges = cut_ranges(start, end, sum(reached), most)
