@@ -243,7 +243,7 @@ class Cluster:
         self.do(producing.SourceEnded((1 << 40, 1 << 40)))
 
     def do(self, event):
-        for action in self.core.step(event):
+        for action in self.core.actions(event):
             self.told.append(action)
             match action:
                 case producing.Serve():

@@ -28,7 +28,7 @@ def reordered_held_rows(monkeypatch):
 
     def reversed_first(buffers, group, slave):
         buffers._held.get(group, []).reverse()
-        deliver(buffers, group, slave)
+        return deliver(buffers, group, slave)
 
     monkeypatch.setattr(MiniBuffers, "deliver", reversed_first)
 
