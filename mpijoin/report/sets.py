@@ -261,7 +261,8 @@ def _states(those: RunSet) -> Chart | None:
     for label, run in those.drawn:
         table = series.state(run)
         whole = np.nansum([column for name, column in table.items() if name.startswith("slave_")], axis=0)
-        lines.append(Series(label, run.name, {**table, "window_bytes": whole}, "window_bytes"))
+        if whole.max(initial=0.0) > 0:  # At the end of its only epoch a run holds nothing.
+            lines.append(Series(label, run.name, {**table, "window_bytes": whole}, "window_bytes"))
     caption = "Bytes of tuples that all slaves together hold in their windows, run by run."
     return _over_time(
         "states", "State of the join", caption, lines, lambda axes, largest: byte_axis(axes, largest, "in windows")
