@@ -68,7 +68,7 @@ def results_of(paths, windows):
     return mpijoin.run({**streams, "output": {"results": "count"}}).results
 
 
-@pytest.mark.parametrize("windows", [("20 s", "0 s"), ("20 s", "20 s"), ("0 s", "5 s"), ("10 d", "0 s")])
+@pytest.mark.parametrize("windows", [("20 s", "0 s"), ("20 s", "20 s"), ("0 s", "10 d")])
 def test_expected_results_of_real_data_are_those_of_a_run(spark, windows):
     left, right = ITALY / "left.parquet", ITALY / "right.parquet"
     found = profile(spark, left, right, both_time_unit="us", left_window=windows[0], right_window=windows[1])
@@ -99,7 +99,7 @@ def test_real_data_is_as_it_is_known(spark):
     assert in_window.max() <= left.state_tuples <= 2 * in_window.max()
 
 
-@pytest.mark.parametrize("bias", [0.5, 0.6, 0.7, 0.8])
+@pytest.mark.parametrize("bias", [0.5, 0.7])
 def test_b_of_a_million_tuples_comes_back(spark, tmp_path, bias):
     left = synthetic(tmp_path / "left.parquet", 0, bias, TUPLES)
     right = synthetic(tmp_path / "right.parquet", 1, bias, 1000)
@@ -190,46 +190,34 @@ def test_disorder_across_the_pieces_of_a_file(spark, tmp_path):
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
 
 
-TIMES = [0, 1_000_000, 2_500_000]
+TIMES_US = [0, 1_000_000, 2_500_000]
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC")],
-    ids=str,
-)
-def test_times_of_every_type(spark, tmp_path, kind):
-    per_unit = {"ms": 1000, "us": 1, "ns": 0.001}[kind.unit]
-    times = pa.array([int(time / per_unit) for time in TIMES], pa.int64()).cast(kind)
-    paths = [write(tmp_path / f"{side}.parquet", ts=times, key=pa.array([1, 1, 1])) for side in ("l", "r")]
-    found = profile(spark, *paths, left_window="1 s", right_window="0 s")
-    assert found.expected.results == 4
-    assert found.sides[0].arrivals.start_s == 0 and found.sides[0].extent.last * found.sides[0].tick_ns == 2_500_000_000
-
-
-@pytest.mark.parametrize(
-    "values",
+    "values, kind",
     [
-        pa.array(["a", "b", "a"]),
-        pa.array(["a", "b", "a"]).dictionary_encode(),
-        pa.array([b"a", b"b", b"a"]),
-        pa.array([True, False, True]),
-        pa.array([5, 6, 5], pa.uint64()),
-        pa.array([2**63 + 5, 6, 2**63 + 5], pa.uint64()),
-        pa.array([5, 6, 5], pa.uint8()),
-        pa.array([-5, 6, -5], pa.int8()),
-        pa.array([5, 6, 5], pa.date32()),
-        pa.array([5, 6, 5], pa.timestamp("us")),
+        (pa.array(["a", "b", "a"]), pa.timestamp("ms")),
+        (pa.array(["a", "b", "a"]).dictionary_encode(), pa.timestamp("us")),
+        (pa.array([b"a", b"b", b"a"]), pa.timestamp("ns")),
+        (pa.array([True, False, True]), pa.timestamp("us", "UTC")),
+        (pa.array([5, 6, 5], pa.uint64()), pa.timestamp("ns", "UTC")),
+        (pa.array([2**63 + 5, 6, 2**63 + 5], pa.uint64()), pa.timestamp("us")),
+        (pa.array([5, 6, 5], pa.uint8()), pa.timestamp("us")),
+        (pa.array([-5, 6, -5], pa.int8()), pa.timestamp("us")),
+        (pa.array([5, 6, 5], pa.date32()), pa.timestamp("us")),
+        (pa.array([5, 6, 5], pa.timestamp("us")), pa.timestamp("us")),
     ],
-    ids=lambda values: str(values.type),
+    ids=lambda value: str(value.type if isinstance(value, pa.Array) else value),
 )
-def test_keys_of_every_type(spark, tmp_path, values):
-    times = pa.array([0, 1, 2], pa.timestamp("us"))
+def test_keys_and_times_of_every_type(spark, tmp_path, values, kind):
+    per_unit = {"ms": 1000, "us": 1, "ns": 0.001}[kind.unit]
+    times = pa.array([int(time / per_unit) for time in TIMES_US], pa.int64()).cast(kind)
     paths = [write(tmp_path / f"{side}.parquet", ts=times, key=values) for side in ("l", "r")]
-    found = profile(spark, *paths, left_window="1 s", right_window="1 s")
-    assert found.expected.results == 5
+    found = profile(spark, *paths, left_window="2.5 s", right_window="2 s")
+    assert found.expected.results == 4
     assert (found.sides[0].keys.sums.distinct, found.common) == (2, 2)
     assert found.top[0].tuples == (2, 2)
+    assert found.sides[0].arrivals.start_s == 0 and found.sides[0].extent.last * found.sides[0].tick_ns == 2_500_000_000
 
 
 def test_keys_of_several_columns(spark, tmp_path):
