@@ -7,6 +7,7 @@ consists of
 
     NAME.column     a column that a stream carries, or one of its key: integers, float, double, boolean, string, binary,
                     dates, timestamps, times of day and durations of every unit; no decimals, and none with parts
+    NAME["a column"]                            the same, of any name
     NAME.time       the time of its tuple, whatever else is called time
     key             the key, where it is one column
     1, 2.5, true, false                         numbers and truth values

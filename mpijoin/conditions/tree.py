@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 import threading
 import unicodedata
@@ -105,6 +106,8 @@ def parsed_text(text: str, called: str) -> ast.expr:
     except (SyntaxError, ValueError, RecursionError) as error:
         place = (getattr(error, "offset", None) or 1) - 1
         advice = ", equality is ==" if re.search("(?<![<>!=])=(?!=)", text) else ""
+        word = re.search(rf"\b(\w+)\.({'|'.join(keyword.kwlist)})\b", text)
+        advice += f', this column is written {word[1]}["{word[2]}"]' if word else ""
         raise ConditionError(place, f"this is no {called}{advice}") from error
 
 
@@ -134,8 +137,17 @@ def names_in(text: str) -> set[tuple[str, str]]:
         parsed = _read(text)
     except (SyntaxError, ValueError, RecursionError):
         return set()
-    found = (node for node in ast.walk(parsed) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
-    return {(node.value.id, node.attr) for node in found if isinstance(node.value, ast.Name)}
+    return {named for node in ast.walk(parsed) if (named := _column_in(node)) is not None}
+
+
+def _column_in(parsed: ast.AST) -> tuple[str, str] | None:
+    """The stream and the column that stream.column or stream["column"] names, or None if it is neither."""
+    match parsed:
+        case ast.Attribute(value=ast.Name(id=stream), attr=column):
+            return stream, column
+        case ast.Subscript(value=ast.Name(id=stream), slice=ast.Constant(value=str(column))):
+            return stream, column
+    return None
 
 
 def durations_of(node: Node) -> list[int]:
@@ -163,10 +175,11 @@ class _Parser:
                 return self._comparisons(parsed)
             case ast.Call(func=ast.Name(id=name)) if name.lower() in FUNCTIONS and not parsed.keywords:
                 return self._function(parsed, name.lower())
-            case ast.Attribute(value=ast.Name(id=stream), attr=column):
-                return self._column(parsed, stream, column)
             case ast.Name() | ast.Constant():
                 return self._word(parsed)
+        named = _column_in(parsed)
+        if named is not None:
+            return self._column(parsed, *named)
         raise ConditionError(parsed.col_offset, f"got {show(ast.unparse(parsed))}, which conditions do not know")
 
     def _of(self, parsed: ast.expr, kinds: Sequence[str]) -> Node:
@@ -187,7 +200,7 @@ class _Parser:
         wanted = f"wanted {' or '.join(f'{name}.COLUMN' for name in self._streams)}, key, a number or a text in quotes"
         raise ConditionError(parsed.col_offset, f"got {ast.unparse(parsed)}, {wanted}")
 
-    def _column(self, parsed: ast.Attribute, stream: str, column: str) -> Node:
+    def _column(self, parsed: ast.expr, stream: str, column: str) -> Node:
         if stream not in self._streams:
             wanted = " or ".join(map(show, self._streams))
             raise ConditionError(parsed.col_offset, f"got {show(stream)}, wanted a stream: {wanted}")

@@ -169,7 +169,8 @@ JOIN_FIELDS = (
     Field("where", "where", TEXT, meaning=(
         "A further condition on pairs, such as 'right.price > left.price and right.qty is not null' or "
         "'right.time - left.time >= \"5 s\"': columns that are numbers, booleans, strings, dates, timestamps, times of "
-        "day or durations, NAME.time, key, texts in quotes that are one of these ('2024-01-02T03:04:05'), + - * /, "
+        'day or durations (NAME["a column"] if its name is no plain word), NAME.time, key, texts in quotes that are '
+        "one of these ('2024-01-02T03:04:05'), + - * /, "
         "comparisons, in, is null, and, or, not, abs, sqrt, floor, ceil, least, greatest, with nulls as in SQL. A row "
         "whose partners all fail it has no partner. The columns need not be among those of the results. Not set: there "
         "is no condition.")),

@@ -4,6 +4,7 @@ import gc
 import hashlib
 import operator
 import random
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -169,7 +170,8 @@ def in_duckdb(text, sides):
 
 
 def of_either(chance, names):
-    return f"{chance.choice(('left', 'right'))}.{chance.choice(names)}"
+    column = chance.choice(names)
+    return chance.choice(("left", "right")) + chance.choice((f".{column}", f'["{column}"]'))
 
 
 def number(chance, depth):
@@ -441,6 +443,9 @@ def kinds(side, name):
         ("__import__('os').system('true')", "which conditions do not know"),
         ("(lambda: 1)() > 1", "which conditions do not know"),
         ("left.i.real > 1", "which conditions do not know"),
+        ("left[0] > 1", "which conditions do not know"),
+        ('middle["i"] > 1', 'at character 1: got "middle", wanted a stream'),
+        ('1 < left["i j"]', 'at character 5: no column "i j", wanted time or one that the stream carries'),
         ("left.i ** 2 > 1", "which conditions do not know"),
         ("99999999999999999999 > left.i", "wanted left.COLUMN or right.COLUMN, key, a number"),
         ("price > 1", 'got price, wanted left.COLUMN or right.COLUMN, key'),
@@ -473,15 +478,16 @@ def test_the_key_may_be_named_in_each_way_and_a_column_called_key_is_not_the_key
 
 
 def test_only_one_equals_sign_is_taken_for_a_mistake():
-    with pytest.raises(ConditionError, match="at character 6: this is no condition$"):
+    advice = re.escape('this is no condition, this column is written left["from"]')
+    with pytest.raises(ConditionError, match=f"at character 6: {advice}$"):
         parse("left.from >= 2 and left.i != 1 and left.b == 3", ["left", "right"], kinds)
 
 
 def test_names_keep_the_letters_that_they_are_written_with():
     """Python takes the micro sign for the Greek letter, but a column may be called by either."""
     micro, greek = "\u00b5s", "\u03bcs"
-    text = f"left.{micro} > right.{greek} and 'é' == {micro}.\ufb01"
-    assert names_in(text) == {("left", micro), ("right", greek), (micro, "\ufb01")}
+    text = f"left.{micro} > right.{greek} and 'é' == {micro}.\ufb01 and left['{micro} \ufb01'] > 1"
+    assert names_in(text) == {("left", micro), ("right", greek), (micro, "\ufb01"), ("left", f"{micro} \ufb01")}
     asked = []
 
     def kind_of(side, name):

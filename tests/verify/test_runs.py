@@ -223,6 +223,20 @@ def test_a_condition_may_name_keys_of_every_type(streams_of, tmp_path, key, wher
     assert 0 < found[0].results < found[1].results
 
 
+def test_conditions_and_functions_name_columns_of_any_name(tmp_path):
+    names, random = ("from", "event type", 'say "x"', "it's"), np.random.default_rng(3)
+    for side in ("left", "right"):
+        columns = {name: random.integers(0, 9, 300) for name in names}
+        pq.write_table(pa.table({"ts": range(300), **columns}), tmp_path / f"{side}.parquet")
+    own = {"time_unit": "s", "key": "it's", "window": "20 s"}
+    sides = [{**own, "path": str(tmp_path / f"{side}.parquet")} for side in ("left", "right")]
+    text = """left["from"] < right["event type"] and right['say "x"'] != left["it's"]"""
+    asked = {"where": text, "reduce": {"most": """max(right['say "x"'] - left["event type"])"""}}
+    for number, join in enumerate(({"where": text}, asked)):
+        summary, report = joined(tmp_path / str(number), *sides, join=join, output={"results": "parquet"})
+        assert report.ok and summary["results"] > 100, report.text()
+
+
 @pytest.mark.parametrize("match", ["first", "last", "nearest"])
 @pytest.mark.parametrize(
     "kind, key, results, where",
