@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Callable, Sequence
 
 from mpijoin.config.check import load_and_resolve
 from mpijoin.config.units import duration_ns
 from mpijoin.errors import EXIT_DONE, JobError
 from mpijoin.launch.summary import summary_text
-from mpijoin.progress import Progress
+from mpijoin.progress import Progress, ProgressView
 from mpijoin.simulate.cluster import Manner, simulate
 from mpijoin.simulate.costs import load_costs
 from mpijoin.transport.simulated import Disturbance
 
 STALL_SHARE = 20  # Stalls of a mean length L come every 20 L in the mean.
+
+
+class Unlimited(Progress):
+    """The display of slaves that have enough memory for any state."""
+
+    def update(self, make_view: Callable[[], ProgressView]) -> None:
+        super().update(lambda: make_view()._replace(limit_bytes=0))
 
 
 def main_simulate(
@@ -29,7 +36,7 @@ def main_simulate(
     """Simulates the job and prints what happened. Returns the exit code. delays, stalls: durations as text."""
     job, schema = load_and_resolve(job_path, overrides)
     manner = Manner(load_costs(costs), disturbance=disturbance(job.run.seed, delays, stalls))
-    progress = Progress(quiet=quiet)
+    progress = Progress(quiet=quiet) if job.memory.limit_bytes else Unlimited(quiet=quiet)
     try:
         outcome = simulate(job, schema, slaves, manner, overwrite, progress)
     except BaseException:

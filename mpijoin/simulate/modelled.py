@@ -9,7 +9,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from mpijoin.errors import MORE_MEMORY, MemoryBudgetError, ProtocolError
+from mpijoin.errors import MORE_MEMORY, JobError, MemoryBudgetError, ProtocolError
 from mpijoin.operators.base import GroupInfo, Keep, Left, Memory, Out, PlanChange, Progress, Taken, Totals
 from mpijoin.simulate.costs import JoinTally
 from mpijoin.simulate.groups import Groups
@@ -22,6 +22,8 @@ from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
 
 # Results are spread over this many moments of the tick in which their later tuples arrived.
 DELAY_STEPS = 8
+RESULTS_MAX = 9e18  # Figures are 64-bit integers.
+FEWER_RESULTS = "shorten the windows, lower the rates, or let the streams have more keys (domain)"
 STEPS, MIDDLES = np.arange(DELAY_STEPS + 1), 2 * np.arange(DELAY_STEPS) + 1
 
 
@@ -142,14 +144,19 @@ class ModelledJoin:
         within = old - self._groups.windows.oldest(rows) / 2 * expires
         new, has_new = self._groups.new[:, rows], self._groups.new[:, rows].any(axis=0)
         compared, found = np.zeros((2, len(rows)))
-        for stream in range(len(fresh)):
+        met, met_dead = old.sum(axis=0), dead.sum(axis=0)
+        for stream, own in enumerate(fresh):
+            met -= old[stream]
+            compared += own * (met * cross + (met_dead - dead[stream]))
+            met += old[stream] + own
             before, behind = slice(None, stream), slice(stream + 1, None)
-            met = (old[before] + fresh[before]).sum(axis=0) + old[behind].sum(axis=0)
-            compared += fresh[stream] * (met * cross + dead[before].sum(axis=0) + dead[behind].sum(axis=0))
-            found += fresh[stream] * (within[before] + fresh[before]).prod(axis=0) * within[behind].prod(axis=0)
+            found += own * (within[before] + fresh[before]).prod(axis=0) * within[behind].prod(axis=0)
             # The other holder finds the results of which all tuples are new. While there are any, no fresh one is old.
-            found -= fresh[stream] * new[before].prod(axis=0) * (new - fresh).clip(0)[behind].prod(axis=0) * has_new
+            if has_new.any():
+                found -= own * new[before].prod(axis=0) * (new - fresh).clip(0)[behind].prod(axis=0) * has_new
         expected = np.maximum(0, found) * chance + self._groups.carry[rows]
+        if self.tally.results + expected.sum() > RESULTS_MAX:
+            raise JobError([f"more than {RESULTS_MAX:.0e} results at one slave: {FEWER_RESULTS}"])
         results = np.floor(expected).astype(np.int64)
         self._groups.carry[rows] = expected - results
         comparisons = np.rint(compared).astype(np.int64)

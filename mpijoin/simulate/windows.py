@@ -136,6 +136,8 @@ def least_of_others(marks: np.ndarray) -> np.ndarray:
     >>> least_of_others(np.array([[5], [7], [6]])).ravel()
     array([6, 5, 5])
     """
+    if len(marks) == 2:
+        return marks[::-1]
     least = np.full_like(marks, TIME_MAX_VALUE)
     for shift in range(1, len(marks)):
         least = np.minimum(least, np.roll(marks, shift, axis=0))

@@ -2,13 +2,15 @@
 
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
 
+from mpijoin import progress
 from mpijoin.cli import main
 from mpijoin.errors import JobError
-from mpijoin.simulate.command import STALL_SHARE, disturbance
+from mpijoin.simulate.command import STALL_SHARE, disturbance, main_simulate
 from mpijoin.transport.base import Channel
 from mpijoin.transport.simulated import Disturbance, LinkCosts
 from simulated_ranks import Ranks, once, run_simulated
@@ -148,3 +150,26 @@ def test_faults_of_delays_and_stalls_are_named_together():
         disturbance(1, "soon", "-3 s")
     assert [fault.split(":")[0] for fault in raised.value.faults] == ["--delays", "--stalls"]
     assert disturbance(7, "20 ms", "0.5 s") == Disturbance(7, 0.02, 0.5, STALL_SHARE * 0.5)
+
+
+COMMAND = {"costs": "wsj_2005", "overwrite": True, "delays": "0 s", "stalls": "0 s"}
+
+
+def command(folder, capsys, *changes, streams=("left", "right")):
+    """Runs the command on streams of one key, and returns what it says on its way."""
+    stream = {"kind": "synthetic", "rate": 1000, "domain": 1, "duration": "20 s", "window": "20 s"}
+    fields = "".join(f"{name} = {json.dumps(value)}\n" for name, value in stream.items())
+    (folder / "job.toml").write_text("".join(f"[streams.{name}]\n{fields}" for name in streams))
+    main_simulate(str(folder / "job.toml"), [f"output.path={folder / 'run'}", *changes], 2, **COMMAND)
+    return capsys.readouterr().err
+
+
+def test_a_limit_that_nobody_has_set_is_not_shown(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.0)
+    assert re.search(r"\d [KM]?B state  load", command(tmp_path, capsys))
+    assert re.search(r"\d [KM]?B of 128 MB state  load", command(tmp_path, capsys, "memory.limit=64 MB"))
+
+
+def test_more_results_than_figures_can_count_are_refused(tmp_path, capsys):
+    with pytest.raises(JobError, match=r"more than 9e\+18 results at one slave: shorten the windows"):
+        command(tmp_path, capsys, streams="abcdef")
