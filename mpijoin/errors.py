@@ -58,7 +58,7 @@ class OutputError(MpijoinError):
 # What a run that reached its memory could do instead.
 MORE_MEMORY = (
     "give each slave more memory, use more slaves, shorten the windows, or set [memory] spill = \"generations\""
-    " (exact, later results)"
+    " or \"rotate\" (exact, later results)"
 )
 
 

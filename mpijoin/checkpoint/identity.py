@@ -1,7 +1,7 @@
 """What a job must keep to go on from a checkpoint: everything that the state and the answer depend on, and nothing
 else.
 
-Ranks, memory, policy, epochs, theta and speed may change.
+Ranks, memory, policy, epochs, theta and speed may change, but not whether groups move by `ptlb`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Mapping
 
 from mpijoin.config.dump import dump_job
 from mpijoin.config.job import Job
+from mpijoin.config.moves import PTLB
 from mpijoin.config.queries import QUERY
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
@@ -34,6 +35,8 @@ def identity_of(job: Job) -> dict[str, Any]:
     sections = document.get("streams", document)
     streams = {stream.name: sections[stream.name] for stream in job.streams}
     kept = {section: {name: document[section].get(name) for name in names} for section, names in KEPT.items()}
+    # The tuples that two slaves may join side by side have flags in their blocks.
+    kept["balance"] = {"move": PTLB if job.has_tracks else f"no {PTLB}, or no policy"}
     return {"streams": streams, **kept, QUERY: {query["name"]: query for query in document.get(QUERY, [])}}
 
 

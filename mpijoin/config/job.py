@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Mapping, NamedTuple
 
 from mpijoin.config.inject import Inject
-from mpijoin.config.moves import PRECOPY
+from mpijoin.config.moves import PRECOPY, PTLB
 
 AUTO = "auto"
 OFF = "off"
@@ -380,6 +380,11 @@ class Job(NamedTuple):
     def may_spread(self) -> bool:
         """Whether several slaves may have parts of a partition."""
         return not self.kept_whole
+
+    @property
+    def has_tracks(self) -> bool:
+        """Whether two slaves may join a partition side by side."""
+        return self.balance.policy != NO_POLICY and self.balance.move == PTLB
 
     @property
     def alone(self) -> tuple[int, ...]:

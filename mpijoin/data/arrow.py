@@ -9,19 +9,45 @@ another 3 MB.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import accumulate
-from typing import Sequence
+from typing import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
 from mpijoin.data.types import decoded, is_binary, is_string
+from mpijoin.errors import InputError
 
 NO_BYTES = np.empty(0, np.uint8)
 ARROW_OFFSET_MAX = 2**31 - 1
 OFFSET_BYTES = 4
 VIEW_ITEMS = 4  # of 32 bits in a view, the first of which is the length
+
+
+@contextmanager
+def stored_as_parquet(table: pa.Table) -> Iterator[None]:
+    """Turns what Arrow says where values of this table have no form in Parquet into an InputError."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        beyond = [field.name for field in table.schema if _is_beyond_ms(table[field.name])]
+        if not beyond:
+            raise
+        wanted = "wanted times that 64 bits hold as milliseconds, since Parquet knows no seconds: cast it to int64"
+        raise InputError(f"column {', '.join(beyond)}: {str(error).splitlines()[0]}, {wanted}") from error
+
+
+def _is_beyond_ms(column: pa.ChunkedArray) -> bool:
+    """Whether the column has seconds that 64 bits do not hold as milliseconds."""
+    if not types.is_timestamp(column.type) or column.type.unit != "s":
+        return False
+    try:
+        column.cast(pa.timestamp("ms", column.type.tz))
+    except pa.ArrowInvalid:
+        return True
+    return False
 
 
 def is_variable(kind: pa.DataType) -> bool:

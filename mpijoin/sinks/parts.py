@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mpijoin.data.arrow import fixed_values, one_array
+from mpijoin.data.arrow import fixed_values, one_array, stored_as_parquet
 from mpijoin.disk import HashedFile, checksum_of, sync_path
 from mpijoin.errors import InputError, OutputError
 from mpijoin.records import PartInfo
@@ -220,7 +220,8 @@ class _OpenPart:
         return self._sink.octets
 
     def write(self, group: pa.Table) -> None:
-        self._writer.write_table(group, row_group_size=group.num_rows)
+        with stored_as_parquet(group):
+            self._writer.write_table(group, row_group_size=group.num_rows)
         self.rows += group.num_rows
 
     def finish(self) -> PartInfo:

@@ -12,7 +12,7 @@ from mpijoin.join.where import kernel_of as condition_kernel
 from mpijoin.join.window_join import window_join
 from mpijoin.operators.base import Filter, Keep, Operator, Out
 from mpijoin.operators.stored import TableOperator
-from mpijoin.slave.wants import has_tracks, is_kept, key_of
+from mpijoin.slave.wants import is_kept, key_of
 
 
 def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: int | None = None) -> TableOperator:
@@ -31,7 +31,7 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: 
         return rarer_operator(job, schema, streams, memory_bytes, theta)
     where = condition_kernel(job.join.where, schema) if job.join.where else None
     sizes = (job.cluster.partitions, memory_bytes, block, theta)
-    return window_join(*sizes, streams, marks=MARKS.get(job.join.type), where=where, tracks=has_tracks(job))
+    return window_join(*sizes, streams, marks=MARKS.get(job.join.type), where=where, tracks=job.has_tracks)
 
 
 def new_out(job: Job, schema: JoinSchema) -> Out:

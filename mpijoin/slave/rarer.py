@@ -23,7 +23,7 @@ from mpijoin.operators.stored import TableOperator
 from mpijoin.plans.kernels import MEMBERS
 from mpijoin.plans.operator import PlannedJoin
 from mpijoin.queries.operator import Query, SharedJoin
-from mpijoin.slave.wants import has_tracks, is_kept, key_of
+from mpijoin.slave.wants import is_kept, key_of
 from mpijoin.store.pool import StreamSpec, new_pool
 
 # A node of a tree finds so many pairs at a time, which stay in the caches until tuples are made of them.
@@ -72,11 +72,11 @@ def _question_of(job: Job, schema: JoinSchema) -> Question:
 
 
 def _planned(job: Job, streams: Sequence[tuple[int, bool, int]], memory_bytes: int, theta: int) -> PlannedJoin:
-    specs = tuple(StreamSpec(*stream, flagged=has_tracks(job)) for stream in streams)
+    specs = tuple(StreamSpec(*stream, flagged=job.has_tracks) for stream in streams)
     plan = None if job.join.plan == AUTO else parse_plan(job.join.plan, [stream.name for stream in job.streams])
     words = max(MEMBERS + len(specs) - 1, *(spec.tuple_words for spec in specs))
     pool = new_pool(memory_bytes, job.tuning.block_bytes, words)
-    setup = JoinSetup(job.cluster.partitions, theta, specs, tracks=has_tracks(job))
+    setup = JoinSetup(job.cluster.partitions, theta, specs, tracks=job.has_tracks)
     return PlannedJoin(setup, plan, pool, TREE_PAIRS)
 
 

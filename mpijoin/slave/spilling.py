@@ -180,7 +180,7 @@ class Spilling:
         if isinstance(self._spiller, Rotator):
             return (
                 "partitions that rotate must fit one at a time, with the rows that come for them: set more [cluster]"
-                ' partitions, or [memory] spill = "generations", or give each slave more memory'
+                ' partitions, or give each slave more memory, or set [memory] spill = "generations" if the job may'
             )
         lacking_bytes = lacking_pages * self._spiller.page_bytes
         return f"all else is on the disk, and the next row lacks {lacking_bytes} bytes: give each slave more memory"

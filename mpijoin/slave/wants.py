@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from mpijoin.config.job import COUNT, MAX, NO_POLICY, Job
-from mpijoin.config.moves import PTLB
+from mpijoin.config.job import COUNT, MAX, Job
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import JoinSchema
 from mpijoin.store.read import KeyWords
-
-
-def has_tracks(job: Job) -> bool:
-    """Whether two slaves may join a group side by side."""
-    return job.balance.policy != NO_POLICY and job.balance.move == PTLB
 
 
 def is_kept(job: Job) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from mpijoin.data.arrow import array_of, fixed_array, null_mask, one_array, text_array
+from mpijoin.data.arrow import array_of, fixed_array, null_mask, one_array, stored_as_parquet, text_array
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.data.types import decoded
 from mpijoin.disk import HashedFile, sync_path
@@ -125,7 +125,7 @@ class LateWriter:
 
     def write(self, table: pa.Table) -> None:
         """Appends what a source hands to its late sink. Raises OutputError."""
-        with writing(self._path):
+        with writing(self._path), stored_as_parquet(table):
             if self._writer is None:
                 self._file, self._rows = HashedFile(self._path), 0
                 self._writer = pa.parquet.ParquetWriter(self._file, late_schema(self._schema))

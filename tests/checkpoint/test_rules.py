@@ -178,6 +178,17 @@ def test_all_that_must_be_kept_is_tried_above():
     assert {(section, field) for section, fields in KEPT.items() for field in fields} <= tried
 
 
+def test_whether_tuples_have_flags_must_stay_as_it_was():
+    by_tracks, others, none = (
+        load_job(small(balance__policy=policy, balance__move=move))
+        for policy, move in (("balance", "ptlb"), ("balance", "mslb"), ("none", "ptlb"))
+    )
+    check_identity(others, identity_of(none))
+    for job, saved in ((by_tracks, others), (none, by_tracks)):
+        with pytest.raises(JobError, match=r"\[balance\] move: got .*ptlb.*, but .* leave it as it was, or begin"):
+            check_identity(job, identity_of(saved))
+
+
 @pytest.mark.parametrize("name", FREE)
 def test_what_a_job_need_not_keep_may_be_another(name):
     check_identity(load_job(small(**{name: FREE[name]})), identity_of(load_job(small())))

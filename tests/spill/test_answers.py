@@ -80,4 +80,4 @@ def test_rows_that_fit_into_memory_one_by_one_but_not_together_are_told(tmp_path
 
 def test_a_group_that_does_not_fit_is_told_where_groups_rotate(tmp_path):
     text = refusal(tmp_path, [hot(600, 200, 200), hot(600, 200, 200)], spill="rotate")
-    assert 'set more [cluster] partitions, or [memory] spill = "generations"' in text
+    assert 'set more [cluster] partitions, or give each slave more memory' in text

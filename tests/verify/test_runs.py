@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mpijoin
+from mpijoin.errors import EXIT_BAD_JOB, MpijoinError
 from mpijoin.verify import verify
 
 ISO = "ts,key,seen\n2024-05-01T00:00:00,7,00:00:01\n2024-05-01T00:00:09,7,00:00:02\n2024-05-01T00:00:04,7,00:00:03\n"
@@ -46,6 +47,21 @@ def test_one_late_row_of_what_parquet_does_not_know(tmp_path, kind):
     assert summary["streams"]["right"]["late"] == 1 and summary["results"] == 2 and report.ok, report.text()
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_seconds_that_are_no_milliseconds_are_named(tmp_path, late):
+    times = [0, 2**63 - 1, 0] if late else [0, 1]
+    far = pa.array([2**63 - 1] * len(times)).cast(pa.timestamp("s", "Europe/Berlin"))
+    with pa.OSFile(str(tmp_path / "l.arrow"), "wb") as file:
+        table = pa.table({"ts": pa.array(times).cast(pa.timestamp("s")), "key": [1] * len(times), "far": far})
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+    side = {"path": str(tmp_path / "l.arrow"), "window": "5 s", "columns": [] if late else ["far"]}
+    said = f"column {'watermark' if late else 'left_far, right_far'}: .* wanted times that 64 bits hold as milliseconds"
+    with pytest.raises(MpijoinError, match=said) as raised:
+        mpijoin.run({"left": side, "right": side, "output": {"path": str(tmp_path / "run")}})
+    assert raised.value.exit_code == EXIT_BAD_JOB
+
+
 @pytest.mark.parametrize("lateness", ["0 s", "50 ms", "2 s"])
 def test_a_synthetic_stream_with_late_rows(tmp_path, lateness):
     source = {"kind": "synthetic", "tuples": 3000, "rate": 1000, "domain": 50, "payload_bytes": 12, "window": "100 ms"}
@@ -62,6 +78,18 @@ def test_the_lowest_time_before_a_null_one(tmp_path):
     assert summary["streams"]["left"]["late"] == 2 and summary["results"] == 4 and report.ok, report.text()
     marks = pq.read_table(tmp_path / "run" / "late" / "left.parquet")["watermark"].to_pylist()
     assert marks == [None, -(2**63) + 1]
+
+
+@pytest.mark.parametrize("history, emit", [("1 s", "row"), ("3 rows", "1 s")])
+def test_an_aggregate_of_the_lowest_times(tmp_path, history, emit):
+    table = pa.table({"ts": pa.array([-(2**63), -(2**63) + 1, 0, 2**63 - 1]), "key": [1, 1, 1, 1]})
+    pq.write_table(table, tmp_path / "l.parquet")
+    stream = {"path": str(tmp_path / "l.parquet"), "time": "ts", "time_unit": "ns", "key": "key"}
+    aggregate = {"history": history, "columns": {"n": "count()"}, "emit": emit}
+    output = {"path": str(tmp_path / "run")}
+    ran = mpijoin.run({"streams": {"calls": stream}, "aggregate": aggregate, "output": output})
+    report = verify(tmp_path / "run")
+    assert ran.results == (4 if emit == "row" else 3) and report.ok, report.text()
 
 
 def test_csv_files_with_types_of_the_job_and_values_over_several_lines(tmp_path):
