@@ -25,6 +25,7 @@ KEPT = {
     "join": ("type", "where", "match", "reduce"),
     "aggregate": ("history", "columns", "emit"),
     "inject": ("hash_bits",),
+    "balance": (),  # whether tuples have flags, which `identity_of` tells
 }
 
 
