@@ -35,6 +35,9 @@ class Kind(NamedTuple):
 
 
 Kinds = Callable[[int, str], Kind]
+TOO_DEEP = "this has too many parts within parts"
+# Each value of a list, and each argument, is code that is compiled.
+VALUES_MAX, ARGUMENTS_MAX = 1000, 100
 _reading = threading.Lock()
 OF_JOIN = 0
 
@@ -72,13 +75,19 @@ def parse(text: str, streams: Sequence[str], kind_of: Kinds) -> Node:
     return _wanted(expression(parsed, streams, kind_of), parsed, (BOOLEAN,))
 
 
-def _read(text: str) -> ast.Expression:
+def _read(text: str) -> tuple[str, ast.Expression]:
     """Parses a text, one thread at a time: Python 3.11 counts the depth of what it makes for all threads together, and
-    fails where two of them take turns."""
+    fails where two of them take turns. Returns the text without the blanks around it, and what Python reads in it."""
+    text = text.strip()
     with _reading:
-        parsed = ast.parse(text.strip(), mode="eval")
-    _keep_names(parsed, text.strip())
-    return parsed
+        try:
+            parsed = ast.parse(text, mode="eval")
+        except SyntaxError:
+            # A condition may go on in the next line wherever it likes, and an expression of Python may not.
+            text = " ".join(text.split("\n"))
+            parsed = ast.parse(text, mode="eval")
+    _keep_names(parsed, text)
+    return text, parsed
 
 
 def _keep_names(parsed: ast.AST, text: str) -> None:
@@ -100,11 +109,13 @@ def parsed_text(text: str, called: str) -> ast.expr:
     """Returns what Python reads in a text. The places of its parts count characters. ConditionError: it is no `called`.
     """
     try:
-        parsed = _read(text).body
-        _count_characters(parsed, text.strip())
-        return parsed
-    except (SyntaxError, ValueError, RecursionError) as error:
-        place = (getattr(error, "offset", None) or 1) - 1
+        stripped, parsed = _read(text)
+        _count_characters(parsed.body, stripped)
+        return parsed.body
+    except (RecursionError, MemoryError) as error:  # Python's parser says the latter.
+        raise ConditionError(0, TOO_DEEP) from error
+    except (SyntaxError, ValueError) as error:
+        place = (getattr(error, "offset", None) or len(text.strip()) + 1) - 1
         advice = ", equality is ==" if re.search("(?<![<>!=])=(?!=)", text) else ""
         word = re.search(rf"\b(\w+)\.({'|'.join(keyword.kwlist)})\b", text)
         advice += f', this column is written {word[1]}["{word[2]}"]' if word else ""
@@ -128,14 +139,14 @@ def expression(parsed: ast.expr, streams: Sequence[str], kind_of: Kinds) -> Node
         parser = _Parser(streams, kind_of)
         return parser.settled(parser.node(parsed), parsed)
     except RecursionError as error:
-        raise ConditionError(parsed.col_offset, "this has too many parts within parts") from error
+        raise ConditionError(parsed.col_offset, TOO_DEEP) from error
 
 
 def names_in(text: str) -> set[tuple[str, str]]:
     """The (stream, column) that a text names, as far as it can be read."""
     try:
-        parsed = _read(text)
-    except (SyntaxError, ValueError, RecursionError):
+        parsed = _read(text)[1]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
     return {named for node in ast.walk(parsed) if (named := _column_in(node)) is not None}
 
@@ -198,7 +209,9 @@ class _Parser:
         if isinstance(parsed, ast.Constant) and isinstance(value, str):
             return Node(QUOTED, "constant", value=value)
         wanted = f"wanted {' or '.join(f'{name}.COLUMN' for name in self._streams)}, key, a number or a text in quotes"
-        raise ConditionError(parsed.col_offset, f"got {ast.unparse(parsed)}, {wanted}")
+        # What has a great many digits in another base than ten cannot be written in that of ten.
+        shown = "a very large number" if isinstance(value, int) else ast.unparse(parsed)
+        raise ConditionError(parsed.col_offset, f"got {shown}, {wanted}")
 
     def _column(self, parsed: ast.expr, stream: str, column: str) -> Node:
         if stream not in self._streams:
@@ -257,6 +270,9 @@ class _Parser:
             return null if isinstance(op, ast.Is) else Node(BOOLEAN, "not", (null,))
         if isinstance(op, (ast.In, ast.NotIn)):
             values = other.elts if isinstance(other, (ast.Tuple, ast.List)) else [other]
+            if len(values) > VALUES_MAX:
+                wanted = f"wanted at most {VALUES_MAX}; join a stream that holds them instead"
+                raise ConditionError(other.col_offset, f"got {len(values)} values, {wanted}")
             left, *others = self._alike([one, *values])
             equal = tuple(_compared(one, left, "==", value) for value in others)
             if not equal:
@@ -296,6 +312,9 @@ class _Parser:
         if len(parsed.args) != 1 if least == 1 else len(parsed.args) < least:
             wanted = "one argument" if least == 1 else "two arguments or more"
             raise ConditionError(parsed.col_offset, f"{name}: got {len(parsed.args)}, wanted {wanted}")
+        if len(parsed.args) > ARGUMENTS_MAX:
+            wanted = f"wanted at most {ARGUMENTS_MAX} arguments"
+            raise ConditionError(parsed.col_offset, f"{name}: got {len(parsed.args)}, {wanted}")
         if least == 1:
             part = self._of(parsed.args[0], (*NUMBERS, DURATION) if name == "abs" else NUMBERS)
             return Node(REAL if name == "sqrt" else part.kind, name, (part,))

@@ -407,7 +407,12 @@ def kinds(side, name):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("left.i >", "at character"),
+        ("left.i >", "at character 9: this is no condition"),
+        ("left.i > 1 and\n left.i >", "at character 25: this is no condition"),
+        (f"left.i in ({', '.join(map(str, range(1001)))})", "at character 11: got 1001 values, wanted at most 1000"),
+        (f"least({', '.join(['left.i'] * 900)}) > 1", "least: got 900, wanted at most 100 arguments"),
+        ("left.i == 0x" + "f" * 5000, "at character 11: got a very large number, wanted left.COLUMN"),
+        ("-" * 9000 + "left.i > 1", "too many parts within parts"),
         ("left.i = right.i", "this is no condition, equality is =="),
         ("left.i", "at character 1: left.i is integer, wanted boolean"),
         ("left.i > right.t", "at character 1: got integer > boolean, wanted two of one type"),
@@ -481,6 +486,14 @@ def test_only_one_equals_sign_is_taken_for_a_mistake():
     advice = re.escape('this is no condition, this column is written left["from"]')
     with pytest.raises(ConditionError, match=f"at character 6: {advice}$"):
         parse("left.from >= 2 and left.i != 1 and left.b == 3", ["left", "right"], kinds)
+
+
+def test_a_condition_may_go_on_in_the_next_line():
+    text = "left.i > 1\n  and left.s == 'x'\nor right.t"
+    assert parse(text, ["left", "right"], kinds) == parse(text.replace("\n", " "), ["left", "right"], kinds)
+    assert names_in(text) == {("left", "i"), ("left", "s"), ("right", "t")}
+    assert parse("left.\u00b5s > 1\nand right.t", ["left", "right"], lambda side, name: Kind(
+        "integer" if name == "\u00b5s" else "boolean")).parts[0].parts[0].name == "\u00b5s"  # fmt: skip
 
 
 def test_names_keep_the_letters_that_they_are_written_with():
