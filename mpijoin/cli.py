@@ -4,6 +4,7 @@ exit code."""
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import shutil
 import sys
@@ -153,6 +154,7 @@ PIPELINE = ("generate", "prepare", "profile")
 # Longer lines are hard to read.
 FIELDS_CELLS_MAX = 110
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # Standard output may be a file on a disk that is full.
 _KEEP_LINES = argparse.RawDescriptionHelpFormatter
 
 
@@ -183,6 +185,8 @@ def _main(arguments: Sequence[str]) -> int:
         known = named(error)
         if isinstance(known, MpijoinError):
             return _report(str(known), known.exit_code, debug)
+        if isinstance(error, OSError) and error.filename is None and error.errno in FULL:
+            return _report(f"the output cannot be written: {os.strerror(error.errno)}", EXIT_FAILED, debug)
         text = f"internal error: {type(error).__name__}: {error} (--debug shows where)"
         return _report(text, EXIT_FAILED, debug)
 

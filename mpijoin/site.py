@@ -25,7 +25,20 @@ def write_scripts(folder: Path, overwrite: bool) -> list[Path]:
         )
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        return [Path(shutil.copy(path, folder)) for path in scripts]
+    for path in scripts:
+        _copy(path, folder / path.name)
+    return [folder / path.name for path in scripts]
+
+
+def _copy(script: Path, to: Path) -> None:
+    aside = to.with_name(to.name + ".open")
+    try:
+        with writing(to):
+            aside.write_bytes(script.read_bytes())
+            shutil.copymode(script, aside)
+            aside.replace(to)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def main_slurm_scripts(folder: str, overwrite: bool) -> int:

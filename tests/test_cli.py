@@ -1,5 +1,6 @@
 """The command line: what it prints, where, and with which exit code."""
 
+import os
 import subprocess
 import sys
 import types
@@ -93,6 +94,14 @@ def test_an_error_is_one_line_and_an_exit_code(monkeypatch, capsys, error, code,
     monkeypatch.setattr(launch, "main_run", raising(error))
     assert main(["run", "j.toml"]) == code
     assert capsys.readouterr().err == message
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_disk_that_is_full_for_what_is_printed_is_told():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "mpijoin", "check", "--fields"], stdout=full,
+                              stderr=subprocess.PIPE, text=True, timeout=60)  # fmt: skip
+    assert (done.returncode, done.stderr) == (3, "mpijoin: the output cannot be written: No space left on device\n")
 
 
 def test_a_traceback_comes_only_with_debug(monkeypatch, capsys):

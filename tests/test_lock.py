@@ -14,6 +14,7 @@ import pytest
 
 from mpijoin import lock
 from mpijoin.errors import JobError, OutputError
+from mpijoin.launch.setup import RunSetup
 from mpijoin.lock import take, this_owner
 
 ROOT = Path(__file__).parents[1]
@@ -146,6 +147,19 @@ def test_a_process_does_not_take_what_it_has_and_knows_what_it_has_not(tmp_path)
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / held.path.name).write_text(held.path.read_text())
     taken(tmp_path / "copy").release()
+    held.release()
+
+
+def test_who_lost_a_lock_is_told_whether_another_has_it_or_the_folder_was_emptied(tmp_path):
+    held = taken(tmp_path / "run")
+    setup = RunSetup(*[None] * 4, locks=(held,))
+    setup.check_locks()
+    held.path.rename(tmp_path / "run/lock-00099.json")
+    with pytest.raises(OutputError, match="run: another run has it now"):
+        setup.check_locks()
+    (tmp_path / "run/lock-00099.json").unlink()
+    with pytest.raises(OutputError, match=r"run: lock-00001.json in it is gone: the folder was removed or emptied"):
+        setup.check_locks()
     held.release()
 
 

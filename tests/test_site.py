@@ -39,6 +39,16 @@ def test_a_changed_script_is_not_replaced_unasked(tmp_path, capsys):
     assert contents(tmp_path) == contents(ROOT / "slurm")
 
 
+def test_a_full_disk_is_told_by_the_file_that_did_not_fit(small_disk, capsys):
+    (small_disk / "filler").write_bytes(bytes((1 << 20) - (16 << 10)))
+    assert main(["slurm-scripts", str(small_disk / "slurm")]) == 3
+    said = capsys.readouterr().err
+    assert f"{small_disk / 'slurm'}/" in said and "cannot be written: No space left" in said
+    (small_disk / "filler").unlink()
+    assert main(["slurm-scripts", str(small_disk / "slurm")]) == 0
+    assert contents(small_disk / "slurm") == contents(ROOT / "slurm")
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Path:
     """The folder that the sources are built into: what a wheel would hold."""

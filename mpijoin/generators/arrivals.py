@@ -13,6 +13,7 @@ import numpy as np
 
 from mpijoin.compiled import kernel, part
 from mpijoin.config.job import B_MODEL, SyntheticSource
+from mpijoin.errors import InputError
 from mpijoin.generators.draws import draw, share
 from mpijoin.generators.schedule import TIME_MAX, OperationalTime, segments_of
 
@@ -83,6 +84,11 @@ class Bursts:
             self.total, self.end_ns = round(source.rate * source.duration_ns / SECOND_NS), source.duration_ns
         else:
             self.total, self.end_ns = source.tuples, max(1, round(source.tuples / source.rate * SECOND_NS))
+        if max(self.total, self.end_ns) > TIME_MAX:
+            raise InputError(
+                f"synthetic stream: {self.total} tuples end {self.end_ns} ns after the first, beyond {TIME_MAX}; "
+                "wanted a higher rate or fewer tuples"
+            )
         self._base, self._burst = base, source.burst
 
     def times(self, first: int, rows: int, position: int) -> tuple[np.ndarray, int]:

@@ -22,7 +22,7 @@ from mpijoin.data.results import result_schema
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import AlreadyDone, InputError, JobError, OutputError
 from mpijoin.launch.sizes import sized
-from mpijoin.lock import FolderLock, take
+from mpijoin.lock import LOCKS, FolderLock, take
 from mpijoin.rank import MASTER
 from mpijoin.refusals import reading
 from mpijoin.run_files import blocking_file, room_faults
@@ -98,9 +98,9 @@ class RunSetup:
         """Raises OutputError if a lock is lost."""
         for lock in self.locks:
             if not lock.is_held:
-                raise OutputError(
-                    f"{lock.path.parent}: another run has it now: this one stood still, and was taken for dead"
-                )
+                taken = "another run has it now: this one stood still, and was taken for dead"
+                gone = f"{lock.path.name} in it is gone: the folder was removed or emptied during the run"
+                raise OutputError(f"{lock.path.parent}: {taken if any(lock.path.parent.glob(LOCKS)) else gone}")
 
     def release(self) -> None:
         """Releases the folders for others. A second call does nothing."""

@@ -7,12 +7,15 @@ from typing import Any, Iterator
 
 import numpy as np
 
+from mpijoin.config.job import ROTATE
 from mpijoin.config.moves import PARTS
 from mpijoin.report import draw, draw_plans, draw_spilling, plans, series, spilling
 from mpijoin.report.runs import RunData
 from mpijoin.report.series import Table
 from mpijoin.report.style import LINES_MAX, styled
 from mpijoin.report.words import amount, bytes_amount, seconds
+
+UNKNOWN_LEAST_US = 1_000_000  # A run is said to lack records if none is of its first second.
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def notes(run: RunData) -> list[str]:
     """Returns sentences that say what the figures mark, and why some figures are missing."""
     if not run.slaves:
         return ["No figures: the run ended before any slave wrote its metrics."]
-    reasons = _marked(run)
+    reasons = _marked(run) + _unknown(run)
     if not run.paced:
         reasons.append(
             "No production delays: the run was not paced (speed “max”), so no result had a time at which it was due."
@@ -88,6 +91,17 @@ def _marked(run: RunData) -> list[str]:
     if breaks:
         said.append(f"Broken lines: where the run was stopped or went on from a checkpoint, at {', '.join(breaks)}.")
     return [" ".join(said)] if said else []
+
+
+def _unknown(run: RunData) -> list[str]:
+    """What is said if the records of the run do not begin with it."""
+    begin_us = int((run.epochs["end_us"] - run.epochs["wall_us"]).min())
+    restarts = (run.summary.get("checkpoints") or {}).get("restarts")
+    if not restarts or begin_us < UNKNOWN_LEAST_US:
+        return []
+    since = f"begin at {seconds(begin_us / 1e6)}, while the numbers at the top are of the whole run"
+    lost = "it was killed, and metrics from before the checkpoint with which it went on were not on the disk yet"
+    return [f"Figures and tables of slaves {since}: {lost}."]
 
 
 def _has_delays(run: RunData) -> bool:
@@ -210,10 +224,10 @@ def _results_so_far(run: RunData) -> Chart | None:
     table = spilling.results_so_far(run)
     runtime, cleaned = table["runtime_results"][-1], table["cleanup_results"][-1]
     share = f", {cleaned / (runtime + cleaned):.0%} of all," if runtime + cleaned else ""
-    caption = (
-        f"The sum of the results that were found up to each moment: {amount(runtime)} while joining. The other"
-        f" {amount(cleaned)}{share} needed rows that lay on a disk; the clean-up found them."
-    )
+    caption = f"The sum of the results that were found up to each moment: {amount(runtime)} while joining."
+    if run.job.memory.spill != ROTATE:
+        found = "needed rows that lay on a disk; the clean-up found them"
+        caption += f" The other {amount(cleaned)}{share} {found}."
     return Chart("results", "Results over time", caption, table, draw_spilling.results_so_far(table))
 
 

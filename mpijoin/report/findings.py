@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpijoin.config.job import ROTATE
 from mpijoin.config.units import rounded_duration
 from mpijoin.report import series
 from mpijoin.report.runs import DONE, STOPPED, UNFINISHED, RunData
@@ -58,7 +59,8 @@ def headlines(run: RunData) -> list[Headline]:
         found.append(Headline(str(summary["checkpoints"]["restarts"]), "restarts"))
     if (memory := summary.get("memory") or {}).get("spills"):
         found.append(Headline(bytes_amount(memory["spilled_bytes"]), f"spilled, {memory['spills']:,} times"))
-        found.append(Headline(seconds(memory["cleanup_s"]), "clean-up"))
+        if run.job.memory.spill != ROTATE:  # It joins as it reads back, and nothing is left to clean up.
+            found.append(Headline(seconds(memory["cleanup_s"]), "clean-up"))
     if summary["moves"]:
         moved = f"groups moved by {summary['move_kind']}, {bytes_amount(summary['moved_bytes'])}"
         found.append(Headline(amount(summary["moves"]), moved))
@@ -73,7 +75,7 @@ DELAYS = {"mean": "mean", "p99": "99th percentile"}
 
 def verdicts(run: RunData) -> list[Verdict]:
     """Returns a sentence each on the outcome, overload, late rows, memory, balance and the use of the slaves."""
-    found = [_outcome(run), *_overload(run), *_late(run), *_memory(run)]
+    found = [_outcome(run), *_overload(run), *_late(run), *_memory(run), *_checkpoints(run)]
     if run.slaves:
         found += [*_balance(run), *_use(run)]
     return found
@@ -159,14 +161,20 @@ def _memory(run: RunData) -> list[Verdict]:
     memory = run.summary.get("memory") or {}
     if not memory.get("spills"):
         return []
-    spent = f"spilling took {seconds(memory['spill_s'])} and clean-up {seconds(memory['cleanup_s'])}"
-    return [
-        Verdict(
-            LOOK,
-            f"The state did not fit into {bytes_amount(memory['limit_bytes'])} at a slave: {spent}, and"
-            f" {amount(memory['cleanup_results'])} results came from the clean-up only.",
-        )
-    ]
+    told = f"The state did not fit into {bytes_amount(memory['limit_bytes'])} at a slave: spilling took"
+    told += f" {seconds(memory['spill_s'])}"
+    if run.job.memory.spill == ROTATE:
+        return [Verdict(LOOK, f"{told}, and {bytes_amount(memory['read_back_bytes'])} were read back to be joined.")]
+    cleaned = f"{amount(memory['cleanup_results'])} results came from the clean-up only"
+    return [Verdict(LOOK, f"{told} and clean-up {seconds(memory['cleanup_s'])}, and {cleaned}.")]
+
+
+def _checkpoints(run: RunData) -> list[Verdict]:
+    saved = run.summary.get("checkpoints") or {}
+    if not saved.get("failed"):
+        return []
+    count = saved["failed"] + saved["written"]
+    return [Verdict(BAD, f"{saved['failed']:,} of {count:,} checkpoints could not be written; the log says why.")]
 
 
 def _balance(run: RunData) -> list[Verdict]:
@@ -184,6 +192,8 @@ def _use(run: RunData) -> list[Verdict]:
     if not joined.any():
         return []
     idle = float(series.shares_by_slave(run)["idle"][joined].mean())
+    if idle > HUNGRY_IDLE and (run.summary.get("overload") or {}).get("overloaded"):
+        return [Verdict(LOOK, f"Slaves with groups were idle for {idle:.0%} of their time: the load was uneven.")]
     if idle > HUNGRY_IDLE:
         return [Verdict(GOOD, f"Slaves with groups were idle for {idle:.0%} of their time: fewer of them would do.")]
     if idle < FULL_IDLE:

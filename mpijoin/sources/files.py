@@ -10,6 +10,7 @@ from typing import Collection, Iterator, Protocol, Sequence
 import pyarrow as pa
 import pyarrow.parquet
 
+from mpijoin.data.encrypted import refuse_encrypted
 from mpijoin.data.files import CSV, PARQUET, file_format, open_ipc
 from mpijoin.data.ipc_footer import read_footer
 from mpijoin.data.ipc_messages import HollowBatch, Messages
@@ -62,9 +63,12 @@ class ParquetReader:
         self._steps = Steps(limit, columns)
         self._ranges = ranges
         self._file = pa.parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False)
+        paths = (self._file.schema.column(index).path for index in range(len(self._file.schema)))
+        self._read = [index for index, path in enumerate(paths) if path in self._names]
         watched.wanted = self._file.metadata.num_rows if ranges.last is None else ranges.last
         try:
             check_columns(path, self._file.schema_arrow, columns)
+            refuse_encrypted(path, self._file, self._names)
         except InputError:
             self._file.close()
             raise
@@ -101,8 +105,8 @@ class ParquetReader:
         found = [0]
         for group in islice(groups, 2):
             metadata = self._file.metadata.row_group(group)
-            columns = (metadata.column(index) for index in range(metadata.num_columns))
-            octets = sum(one.total_uncompressed_size for one in columns if one.path_in_schema in self._names)
+            # To ask for an encrypted column would end the process.
+            octets = sum(metadata.column(index).total_uncompressed_size for index in self._read)
             found.append(octets // max(1, metadata.num_rows))
         return max(found)
 

@@ -19,6 +19,7 @@ import pyarrow.parquet
 
 from mpijoin.config.job import FileSource, Job, SyntheticSource, TableSource
 from mpijoin.data.arrow import null_mask, one_array
+from mpijoin.data.encrypted import refuse_encrypted
 from mpijoin.data.files import CSV, PARQUET, decoding, file_format
 from mpijoin.data.schema import JoinSchema
 from mpijoin.generators.schedule import segments_of
@@ -164,6 +165,7 @@ def _row_groups(part: Part, rules: StreamRules, say: Callable[[str], object]) ->
     with decoding(part.name), pa.parquet.ParquetFile(part.name, pre_buffer=False) as file:
         metadata = file.metadata
         rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        refuse_encrypted(part.name, file, [rules.schema.time.name])
         maxima = _known_maxima(file, rules)
     stops = np.cumsum([0, *rows]).tolist()
     if maxima is None:
@@ -178,13 +180,12 @@ def _known_maxima(file: pa.parquet.ParquetFile, rules: StreamRules) -> list[int]
     if file.schema_arrow.get_field_index(time.name) < 0 or not _compares_as_int64(file, time.name):
         return None
     maxima = []
+    columns = [index for index in range(len(file.schema)) if file.schema.column(index).path == time.name]
+    if len(columns) > 1:  # "a.b" may also be what is called b in a struct that is called a
+        return None
     for group in range(file.metadata.num_row_groups):
         metadata = file.metadata.row_group(group)
-        columns = (metadata.column(index) for index in range(metadata.num_columns))
-        found = [one.statistics for one in columns if one.path_in_schema == time.name]
-        if len(found) > 1:  # "a.b" may also be what is called b in a struct that is called a
-            return None
-        (statistics,) = found
+        statistics = metadata.column(columns[0]).statistics
         if statistics and statistics.physical_type not in ("INT32", "INT64"):
             return None
         if metadata.num_rows == 0 or (statistics and statistics.null_count == metadata.num_rows):

@@ -92,6 +92,8 @@ def _faults(given: Mapping[str, Any]) -> list[str]:
     grid = given.get("grid", {})
     if not isinstance(grid, dict) or not all(isinstance(values, list) and values for values in grid.values()):
         faults.append('[grid]: wanted lists of values, such as "left.rate" = [1000, 2000]')
+    if isinstance(grid, dict) and "output.path" in grid:
+        faults.append("[grid] output.path: leave it out, each point has a folder of its own")
     for name, least in (("ranks", 0), ("repeats", 1)):
         if (
             not is_integer(given.get(name, least))
@@ -167,6 +169,11 @@ def _points(job: Path, given: Mapping[str, Any], capacity: Capacity | None) -> t
         for repeat in range(given.get("repeats", 1)):
             known = json.dumps([text, given.get("ranks", 0), repeat, repr(capacity)])
             found.append(Point(combination, repeat, settings, _name(settings, repeat, known)))
+    twice = {point.name: ", ".join(point.settings) for point in found}
+    if not faults and len(twice) < len(found):
+        names = [point.name for point in found]
+        faults = [f"{twice[name]}: got it twice, wanted each point once; repeats = 2 runs points again"
+                  for name in twice if names.count(name) > 1]  # fmt: skip
     if faults:
         raise JobError(faults)
     return tuple(found)

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from mpijoin.config.job import B_MODEL, ZIPF, Change, SyntheticSource
+from mpijoin.errors import InputError
 from mpijoin.generators.arrivals import START, Bursts, Poisson
 from mpijoin.generators.draws import ARRIVAL, base_of
 from mpijoin.generators.keys import permute
@@ -118,6 +119,11 @@ def test_bursts_can_be_made_in_pieces():
         parts = [arrivals.times(first, size, START)[0] for first in range(0, 10_000, size)]
         assert np.array_equal(np.concatenate(parts), whole)
         assert [arrivals.time_before(first, START) for first in range(0, 10_000, size)] == [part[0] for part in parts]
+
+
+def test_bursts_that_end_beyond_64_bits_are_refused():
+    with pytest.raises(InputError, match="2000 tuples end .* wanted a higher rate or fewer tuples"):
+        Bursts(SyntheticSource(tuples=2000, rate=1e-9, arrivals=B_MODEL), np.uint64(1))
 
 
 def test_bursts_of_more_tuples_than_nanoseconds_and_of_none():

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from mpijoin.metrics.checkpoints import CheckpointsFile
 from mpijoin.report import write_report
 from mpijoin.report.bins import bin_width_us, edges_of, flow, peak
 from mpijoin.report.draw import side_by_side
-from mpijoin.report.figures import charts_of
+from mpijoin.report.figures import charts_of, notes
 from mpijoin.report.findings import verdicts
 from mpijoin.report.runs import distinct_names, load_runs
 from mpijoin.report.series import Event, events, master, occupancy, shares_by_slave, state
@@ -246,6 +247,9 @@ def test_checkpoints_and_restarts_are_marked(tmp_path):
             file.add(number, at_s, at_s + 0.1, 1000, outcome)
         file.close()
     (run,) = load_runs([path])
+    assert not any("begin at" in one for one in notes(run))
+    late = replace(run, epochs={name: values[run.epochs["end_us"] > 2_500_000] for name, values in run.epochs.items()})
+    assert any("slaves begin at 2 s, while the numbers at the top" in one for one in notes(late)), notes(late)
     assert events(run) == [Event(1.5, False), Event(3.5, True), Event(4.25, False)]
     for chart in charts_of(run):
         marked = panels_over_time(chart.figure)
@@ -415,6 +419,7 @@ def test_late_rows_are_seen_when_they_came(tmp_path):
          "Overloaded: slave 3 was up to 7.3 s behind the clock (at the end 4.6 s)"),
         ({"streams": {"left": {"late": 12, "lateness_needed": 199_843_155}}, "time_unit": "ns"},
          "12 late rows of left did not join (a lateness of 200 ms covers them)"),
+        ({"checkpoints": {"failed": 3, "written": 2}}, "3 of 5 checkpoints could not be written; the log says why."),
     ],
 )  # fmt: skip
 def test_what_asks_for_a_second_look_is_said(changes, said, tmp_path):

@@ -116,6 +116,17 @@ def test_the_page_begins_with_what_was_spilled_and_asks_for_a_second_look(run):
     assert table["spilled_MB"].tolist() == [7, 7] and table["clean-up_s"].tolist() == [0.75, 0.75]
 
 
+def test_what_rotates_has_no_clean_up(tmp_path):
+    job = {"memory": {"limit": "10 MB", "spill": "rotate"}}
+    summary = {"memory": {**SPILLED, "cleanup_s": 0.0, "cleanup_results": 0}}
+    run = load_run(make_run(tmp_path / "run", speed="max", job=job, summary=summary, spills=True), "run")
+    (text,) = [one.text for one in verdicts(run) if "did not fit" in one.text]
+    assert text.endswith("at a slave: spilling took 750 ms, and 14 MB were read back to be joined.")
+    assert not any("clean-up" in one.name for one in headlines(run))
+    (chart,) = [one for one in charts_of(run) if one.name == "results"]
+    assert chart.caption.endswith("while joining.")
+
+
 def test_runs_are_compared_by_what_they_spilled(tmp_path, run):
     fits = make_run(tmp_path / "fits", speed="max", summary={})
     both = [run, load_run(fits, "fits")]

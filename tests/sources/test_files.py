@@ -9,11 +9,13 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.parquet import encryption
 
+import mpijoin
 from mpijoin.config.inject import Inject
 from mpijoin.config.job import FileSource, Job, StreamJob, TableSource
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
-from mpijoin.errors import InputError
+from mpijoin.errors import InputError, MpijoinError
 from mpijoin.sources import open_source
 from mpijoin.sources.base import TIME_MAX, End
 from mpijoin.sources.blocks import BlockLimit
@@ -178,6 +180,34 @@ def test_a_truncated_file_is_named(tmp_path, extension):
         if extension == "arrow":
             os.truncate(path, os.path.getsize(path) - 500)
         read_all(open_job(path, schema))
+
+
+class Keys(encryption.KmsClient):
+    """Keeps keys in plain sight."""
+
+    def wrap_key(self, key, name):
+        return key.hex().encode()
+
+    def unwrap_key(self, key, name):
+        return bytes.fromhex(key.decode())
+
+
+@pytest.mark.parametrize("producers", [1, 2])
+@pytest.mark.parametrize("column", ["ts", "key", "more"])
+def test_an_encrypted_column_is_read_by_nobody_and_named_if_it_is_wanted(tmp_path, column, producers):
+    """Arrow ends the process that asks for the footer's figures of such a column."""
+    table = pa.table({"ts": pa.array(range(100)), "key": [1] * 100, "more": ["x"] * 100})
+    keys, own = encryption.KmsConnectionConfig(), {"footer_key": "a", "column_keys": {"b": [column]}}
+    config = encryption.EncryptionConfiguration(**own, plaintext_footer=True)
+    properties = encryption.CryptoFactory(lambda _: Keys()).file_encryption_properties(keys, config)
+    path = tmp_path / "rows.parquet"
+    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table, row_group_size=20)
+    stream = {"path": str(path), "time_unit": "s", "window": "0 s"}
+    job = {"left": stream, "right": stream, "cluster": {"producers": producers}}
+    assert column != "more" or mpijoin.run({**job, "output": {"results": "count"}}).results == 100
+    with pytest.raises(MpijoinError, match=f"column '{column}' is encrypted: wanted columns that need no key"):
+        mpijoin.run({**job, "output": {"path": str(tmp_path / "run")}})
 
 
 def test_an_empty_or_foreign_file_is_named(tmp_path):

@@ -149,6 +149,30 @@ def test_files_of_others_survive_overwrite(tmp_path):
     assert (tmp_path / "mine.txt").exists() and (tmp_path / "left/part").read_text() == ".open/left"
 
 
+def test_what_no_call_has_made_is_not_replaced(tmp_path, capsys):
+    job, folder = tmp_path / "streams/job.toml", tmp_path / "streams"
+    (folder / "left").mkdir(parents=True)
+    job.write_text(JOB)
+    (folder / "left/mine.txt").write_text("precious")
+    call = ["generate", str(job), "-o", str(folder), "--overwrite"]
+    assert main(call) == 2
+    said = capsys.readouterr().err
+    assert f"does not remove {job}, which no earlier" in said and f"does not remove {folder / 'left/mine.txt'}" in said
+    job.rename(tmp_path / "other.toml")
+    job.write_text("mine")
+    assert main(["generate", str(tmp_path / "other.toml"), *call[2:]]) == 2 and job.read_text() == "mine"
+    assert (folder / "left/mine.txt").read_text() == "precious" and str(job) in capsys.readouterr().err
+
+
+def test_a_stream_without_rows_is_made_and_read_and_pieces_are_no_larger_than_the_stream(spark, tmp_path):
+    job, folder = tmp_path / "job.toml", tmp_path / "streams"
+    job.write_text(JOB.replace("tuples = 4000", "tuples = 0"))
+    assert main(["generate", str(job), "-o", str(folder), "--rows-per-file", str(10**20)]) == 0
+    ran = mpijoin.run(str(folder / "job.toml"), overrides=["output.results=count"])
+    rows = {name: stream["rows"] for name, stream in ran.summary["streams"].items()}
+    assert ran.results == rows["left"] == 0 < rows["right"]
+
+
 def test_what_goes_wrong_is_said_plainly(spark, tmp_path, capsys):
     plan = StreamPlan("left", SyntheticSource(tuples=5000, rate=1e-7), 1, 0, 1000)
     with pytest.raises(InputError, match=r"\[left\] rate: times leave 64-bit"):

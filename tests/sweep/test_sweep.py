@@ -135,6 +135,9 @@ def test_the_table_has_columns_about_spilling_if_a_point_may_spill(sweep_file):
         (SWEEP + '[capacity]\nlow = "a"\nhigh = 2', "[capacity] low: got 'a', wanted a number"),
         (SWEEP + "[capacity]\nlow = 1\nhigh = 2\nrates = 3", "[capacity] rates: got 3, wanted fields"),
         (SWEEP.replace("500", "2024-01-01"), "left.tuples=2024-01-01"),
+        (SWEEP.replace("500", "1000"), "left.tuples=1000, tuning.theta=\"auto\": got it twice, wanted each point once"),
+        ("seeds = [1, 1]\n" + SWEEP, "run.seed=1: got it twice"),
+        (SWEEP + '"output.path" = ["a"]\n', "[grid] output.path: leave it out"),
     ],
 )
 def test_faults_are_told_before_anything_runs(sweep_file, text, problem):

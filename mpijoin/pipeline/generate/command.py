@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -16,7 +17,7 @@ from mpijoin.config.load import load_streams
 from mpijoin.errors import EXIT_DONE, JobError
 from mpijoin.pipeline.aside import is_empty, written_aside
 from mpijoin.pipeline.configuration import add_spark_arguments
-from mpijoin.pipeline.generate.pieces import pieces_of
+from mpijoin.pipeline.generate.pieces import fitted, pieces_of
 from mpijoin.pipeline.generate.plan import StreamPlan, file_plans, rows_per_file
 from mpijoin.pipeline.generate.write import Written, write_files
 from mpijoin.pipeline.session import plain_errors, spark_session
@@ -51,12 +52,16 @@ def main_generate(options: argparse.Namespace) -> int:
     if options.rows_per_file is not None and options.rows_per_file < 1:
         raise JobError([f"--rows-per-file: got {options.rows_per_file}, wanted at least 1"])
     job = load_streams(options.job, options.set)
-    plans = stream_plans(job, options.rows_per_file)
+    plans = [fitted(plan) for plan in stream_plans(job, options.rows_per_file)]
     if not plans:
         raise JobError([f'{options.job}: no stream has kind = "synthetic", so there is nothing to make'])
     folder = Path(options.output).absolute()
     if not is_empty(folder) and not options.overwrite:
         raise JobError([f"-o {folder}: is not empty: choose another, or replace what is in it with --overwrite"])
+    faults = [f"-o {folder}: --overwrite does not remove {path}, which no earlier call made: move it away, or choose "
+              "another folder" for path in foreign_in(folder, Path(options.job), plans)]  # fmt: skip
+    if faults:
+        raise JobError(faults)
     start_s = time.monotonic()
     teller = Teller("generate", options.quiet)
     session = spark_session("generate", options.master, conf=options.conf, is_quiet=options.quiet)
@@ -81,6 +86,18 @@ def stream_plans(job: Job, rows: int | None) -> list[StreamPlan]:
         if isinstance(source, SyntheticSource):
             seed = job.run.seed if source.seed is None else source.seed
             found.append(StreamPlan(stream.name, source, seed, index, rows or rows_per_file(source)))
+    return found
+
+
+def foreign_in(folder: Path, job: Path, plans: Sequence[StreamPlan]) -> list[Path]:
+    """What stands in the way of a call in this folder and is not of an earlier one. job: the file that is given."""
+    found = [folder / JOB] if (folder / JOB).exists() and (folder / JOB).samefile(job) else []
+    if (folder / JOB).exists() and not found and not (folder / MANIFEST).exists():
+        found = [folder / JOB]
+    for plan in plans:
+        own, name = folder / plan.name, rf"{re.escape(plan.name)}-\d+\.parquet"
+        items = sorted(own.iterdir()) if own.is_dir() else [own] if own.exists() else []
+        found += [item for item in items if not re.fullmatch(name, item.name)][:1]
     return found
 
 

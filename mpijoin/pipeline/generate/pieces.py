@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import Any, Iterator, Sequence
@@ -24,7 +25,7 @@ def pieces_of(spark: Any, plan: StreamPlan) -> list[Piece]:
     bits."""
     arrivals = plan.stream().arrivals
     if arrivals.total is not None:
-        sizes = [min(plan.rows, arrivals.total - first) for first in range(0, arrivals.total, plan.rows)]
+        sizes = [min(plan.rows, arrivals.total - first) for first in range(0, arrivals.total, plan.rows)] or [0]
         return _placed(plan, _moves(spark, plan, 0, sizes))
     moves: list[tuple[int, int]] = []
     wanted = _likely_pieces(plan)
@@ -37,14 +38,25 @@ def pieces_of(spark: Any, plan: StreamPlan) -> list[Piece]:
         wanted += max(1, wanted // 8)
 
 
+def fitted(plan: StreamPlan) -> StreamPlan:
+    """The plan with pieces that are no larger than the stream: the gaps of a whole piece are summed."""
+    total = plan.stream().arrivals.total
+    return replace(plan, rows=max(1, min(plan.rows, _likely_rows(plan) if total is None else total)))
+
+
 def _likely_pieces(plan: StreamPlan) -> int:
     """A number of pieces that is very likely enough for the stream's duration."""
+    return max(1, math.ceil(_likely_rows(plan) / plan.rows))
+
+
+def _likely_rows(plan: StreamPlan) -> int:
+    """So many tuples that there are very likely no more within the stream's duration."""
     end_ns = plan.stream().arrivals.end_ns
     ends = [*(segment.start_ns for segment in segments_of(plan.source)[1:]), end_ns]
     expected = 0.0
     for segment, end in zip(segments_of(plan.source), ends):
         expected += max(0, min(end, end_ns) - segment.start_ns) / 1e9 * segment.rate
-    return max(1, math.ceil((expected + SPARE * math.sqrt(expected)) / plan.rows))
+    return math.ceil(expected + SPARE * math.sqrt(expected))
 
 
 def _moves(spark: Any, plan: StreamPlan, start: int, sizes: Sequence[int]) -> list[tuple[int, int]]:
