@@ -169,8 +169,8 @@ def test_a_stream_without_rows_is_made_and_read_and_pieces_are_no_larger_than_th
     job.write_text(JOB.replace("tuples = 4000", "tuples = 0"))
     assert main(["generate", str(job), "-o", str(folder), "--rows-per-file", str(10**20)]) == 0
     ran = mpijoin.run(str(folder / "job.toml"), overrides=["output.results=count"])
-    rows = {name: stream["rows"] for name, stream in ran.summary["streams"].items()}
-    assert ran.results == rows["left"] == 0 < rows["right"]
+    joined = {name: stream["joined"] for name, stream in ran.summary["streams"].items()}
+    assert ran.results == joined["left"] == 0 < joined["right"]
 
 
 def test_what_goes_wrong_is_said_plainly(spark, tmp_path, capsys):
