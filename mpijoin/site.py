@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from mpijoin.errors import EXIT_DONE, OutputError
@@ -38,7 +39,8 @@ def _copy(script: Path, to: Path) -> None:
             shutil.copymode(script, aside)
             aside.replace(to)
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink()
 
 
 def main_slurm_scripts(folder: str, overwrite: bool) -> int:

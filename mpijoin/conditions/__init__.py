@@ -14,7 +14,7 @@ consists of
     '5 s', '2024-01-02T03:04:05', '03:04', 'x'  what the other side of a comparison is: a duration, a time, a string
     + - * /                                     of numbers
     + -                                         of times and durations; the difference of two times is a duration
-    < <= > >= == !=, in (1, 2), not in (1, 2)   of numbers, strings, or spans of time of one kind
+    < <= > >= == !=, in (1, 2), not in (1, 2)   of numbers, strings, or spans of time of one kind; at most 1000 values
     and, or, not, is null, is not null
     abs, sqrt, floor, ceil, least, greatest     of numbers; abs, least and greatest also of spans of time
 

@@ -83,6 +83,8 @@ def _read(text: str) -> tuple[str, ast.Expression]:
         try:
             parsed = ast.parse(text, mode="eval")
         except SyntaxError:
+            if "#" in text:  # In one line, what follows a comment would be part of it.
+                raise
             # A condition may go on in the next line wherever it likes, and an expression of Python may not.
             text = " ".join(text.split("\n"))
             parsed = ast.parse(text, mode="eval")
@@ -115,11 +117,19 @@ def parsed_text(text: str, called: str) -> ast.expr:
     except (RecursionError, MemoryError) as error:  # Python's parser says the latter.
         raise ConditionError(0, TOO_DEEP) from error
     except (SyntaxError, ValueError) as error:
-        place = (getattr(error, "offset", None) or len(text.strip()) + 1) - 1
+        place = _place_of(error, text.strip())
         advice = ", equality is ==" if re.search("(?<![<>!=])=(?!=)", text) else ""
         word = re.search(rf"\b(\w+)\.({'|'.join(keyword.kwlist)})\b", text)
         advice += f', this column is written {word[1]}["{word[2]}"]' if word else ""
         raise ConditionError(place, f"this is no {called}{advice}") from error
+
+
+def _place_of(error: Exception, text: str) -> int:
+    """The place in the text of an error of Python's parser, which is its end if the error names none."""
+    line, offset = getattr(error, "lineno", None) or 1, getattr(error, "offset", None)
+    if not offset:
+        return len(text)
+    return sum(len(before) + 1 for before in text.split("\n")[: line - 1]) + offset - 1
 
 
 def _count_characters(parsed: ast.expr, text: str) -> None:

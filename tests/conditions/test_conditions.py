@@ -409,6 +409,7 @@ def kinds(side, name):
     [
         ("left.i >", "at character 9: this is no condition"),
         ("left.i > 1 and\n left.i >", "at character 25: this is no condition"),
+        ("left.i > 1 # not so\nand left.t", "at character 21: this is no condition"),
         (f"left.i in ({', '.join(map(str, range(1001)))})", "at character 11: got 1001 values, wanted at most 1000"),
         (f"least({', '.join(['left.i'] * 900)}) > 1", "least: got 900, wanted at most 100 arguments"),
         ("left.i == 0x" + "f" * 5000, "at character 11: got a very large number, wanted left.COLUMN"),
