@@ -8,6 +8,7 @@ from typing import Iterable
 import pyarrow.parquet as pq
 
 from mpijoin.errors import InputError
+from mpijoin.refusals import reading
 
 TAIL_BYTES = 8  # the length of the footer, and the magic number
 
@@ -20,10 +21,9 @@ def refuse_encrypted(path: str | os.PathLike[str], file: pq.ParquetFile, columns
         return
     # A signature follows the footer, as only files with encrypted columns have.
     for name in columns:
-        try:
+        needs_key = f"{path}: column {name!r} is encrypted: wanted columns that need no key"
+        with reading(path, lambda _: InputError(needs_key)):
             next(file.iter_batches(1, row_groups=[0], columns=[name], use_threads=False), None)
-        except OSError as error:
-            raise InputError(f"{path}: column {name!r} is encrypted: wanted columns that need no key") from error
 
 
 def _footer_bytes(path: str | os.PathLike[str]) -> int:
