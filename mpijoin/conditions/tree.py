@@ -83,11 +83,13 @@ def _read(text: str) -> tuple[str, ast.Expression]:
         try:
             parsed = ast.parse(text, mode="eval")
         except SyntaxError:
-            if "#" in text:  # In one line, what follows a comment would be part of it.
+            if "\n" not in text:
                 raise
-            # A condition may go on in the next line wherever it likes, and an expression of Python may not.
-            text = " ".join(text.split("\n"))
-            parsed = ast.parse(text, mode="eval")
+            # A condition may go on in the next line wherever it likes; in Python it may between brackets.
+            parsed = ast.parse(f"(\n{text}\n)", mode="eval")
+            if parsed.body.lineno == 1:  # The text closes the bracket itself, and opens another one.
+                raise
+            ast.increment_lineno(parsed, -1)
     _keep_names(parsed, text)
     return text, parsed
 
@@ -129,7 +131,9 @@ def _place_of(error: Exception, text: str) -> int:
     line, offset = getattr(error, "lineno", None) or 1, getattr(error, "offset", None)
     if not offset:
         return len(text)
-    return sum(len(before) + 1 for before in text.split("\n")[: line - 1]) + offset - 1
+    if error.__context__ is not None:
+        line -= 1  # It was parsed between brackets, the first one in a line of its own.
+    return min(len(text), sum(len(before) + 1 for before in text.split("\n")[: max(0, line - 1)]) + offset - 1)
 
 
 def _count_characters(parsed: ast.expr, text: str) -> None:

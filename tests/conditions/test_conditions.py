@@ -409,7 +409,9 @@ def kinds(side, name):
     [
         ("left.i >", "at character 9: this is no condition"),
         ("left.i > 1 and\n left.i >", "at character 25: this is no condition"),
-        ("left.i > 1 # not so\nand left.t", "at character 21: this is no condition"),
+        ("left.i > 1 # not so\nand left.t >", "at character 33: this is no condition"),
+        ("left.s == 'a\nb'", "at character 11: this is no condition"),
+        ("left.t\n) or (right.t", "this is no condition"),
         (f"left.i in ({', '.join(map(str, range(1001)))})", "at character 11: got 1001 values, wanted at most 1000"),
         (f"least({', '.join(['left.i'] * 900)}) > 1", "least: got 900, wanted at most 100 arguments"),
         ("left.i == 0x" + "f" * 5000, "at character 11: got a very large number, wanted left.COLUMN"),
@@ -490,8 +492,9 @@ def test_only_one_equals_sign_is_taken_for_a_mistake():
 
 
 def test_a_condition_may_go_on_in_the_next_line():
-    text = "left.i > 1\n  and left.s == 'x'\nor right.t"
-    assert parse(text, ["left", "right"], kinds) == parse(text.replace("\n", " "), ["left", "right"], kinds)
+    text = "left.i > 1\n  and left.s == 'x' # so far\nor right.t"
+    one_line = text.replace(" # so far", "").replace("\n", " ")
+    assert parse(text, ["left", "right"], kinds) == parse(one_line, ["left", "right"], kinds)
     assert names_in(text) == {("left", "i"), ("left", "s"), ("right", "t")}
     assert parse("left.\u00b5s > 1\nand right.t", ["left", "right"], lambda side, name: Kind(
         "integer" if name == "\u00b5s" else "boolean")).parts[0].parts[0].name == "\u00b5s"  # fmt: skip
