@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
@@ -208,7 +208,7 @@ def prepared_of(
     except AlreadyDone:
         return Prepared(job, None, {})
     late = {} if job.output.path else {stream.name: TableWriter(late_schema(stream)) for stream in schema.streams}
-    return Prepared(job, replace(setup, late=tuple(late.values())), late)
+    return Prepared(job, setup._replace(late=tuple(late.values())), late)
 
 
 def _read(job: Any, overrides: Sequence[str]) -> tuple[Job, list[Fault]]:

@@ -21,11 +21,11 @@ import threading
 import time
 import uuid
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Mapping
 
 from mpijoin.errors import JobError
+from mpijoin.named import NamedTuple
 from mpijoin.refusals import writing
 
 LOCKS = "lock-*"  # all files that are made here
@@ -43,8 +43,7 @@ GONE, HIDDEN = -1, -2  # instead of when a process began
 _held: dict[str, Path] = {}  # token -> folder of the locks of this process: it need not guess about itself
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(NamedTuple):
     """Who has a lock. machine: this boot of it, and which of its process numbers are meant · start: of the process, in
     the clock ticks of the machine · job, restarts: of Slurm, "" and 0 outside · token: unique."""
 
@@ -134,7 +133,7 @@ def _create(path: Path, own: Owner) -> bool:
         return False
     try:
         with file:
-            json.dump(asdict(own), file)
+            json.dump(own._asdict(), file)
     except OSError:
         path.unlink()  # a full disk
         raise

@@ -35,13 +35,14 @@ meta and buffers, and `of` makes the message from them again.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, NamedTuple
+from typing import Any, Callable, Iterable
 
 import numpy as np
 
 from mpijoin.data.codec import Frame, decode, encode, encode_parts
 from mpijoin.directives import Directive, Notes, Share
 from mpijoin.errors import ProtocolError
+from mpijoin.named import NamedTuple
 from mpijoin.orders import AskLoads, ComputePartitions, Content, Loads, Order, Partitions, SpillOrder, Step
 from mpijoin.partitioning.table import NO_MOVE, NO_PEER, NO_STREAM
 from mpijoin.records import (

@@ -10,7 +10,9 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterator, Mapping, NamedTuple
+from typing import Iterator, Mapping
+
+from mpijoin.named import NamedTuple
 
 ROOT = Path("/")
 # By kind of control groups, the files in which a limit stands: "high" slows its processes down until they are of no

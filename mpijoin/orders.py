@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.table import NO_STREAM
 from mpijoin.records import Transfer
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence, TextIO
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, TextIO
 
+from mpijoin.named import NamedTuple
 from mpijoin.records import SpillFigures
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ tuple in the order of the job's streams.
 
 from __future__ import annotations
 
-from typing import Any, Iterable, NamedTuple, Sequence
+from typing import Any, Iterable, Sequence
 
 from mpijoin.config.moves import GATHER, SPREAD
+from mpijoin.named import NamedTuple
 
 
 class Delays(NamedTuple):

@@ -15,12 +15,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Collection, Sequence
 
 from mpijoin.disk import make_folder, new_file, sync_path, write_all, write_whole
 from mpijoin.errors import InputError, OutputError
+from mpijoin.named import NamedTuple
 from mpijoin.refusals import reading, writing
 from mpijoin.run_files import (
     RUN_FOLDERS,
@@ -34,8 +34,7 @@ from mpijoin.run_files import (
 )
 
 
-@dataclass(frozen=True)
-class RunDirectory:
+class RunDirectory(NamedTuple):
     """Paths of one run directory. Any rank may make one with `RunDirectory(Path(path))`; only rank 0 calls `create`."""
 
     path: Path

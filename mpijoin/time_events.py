@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from mpijoin.named import NamedTuple
 
 
 class Ticked(NamedTuple):

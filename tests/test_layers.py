@@ -30,6 +30,7 @@ LEVELS = (
         "limits",
         "lock",
         "machine",
+        "named",
         "node_memory",
         "refusals",
         "signals",

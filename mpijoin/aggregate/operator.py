@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from mpijoin.aggregate.state import (
 from mpijoin.data.batch import read_only
 from mpijoin.errors import AggregateError
 from mpijoin.join.results import certificate_of
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Out, Progress
 from mpijoin.operators.stored import TableOperator
 from mpijoin.store.fresh import settle_groups

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
+
+from mpijoin.named import NamedTuple
 
 # Entries of `rule`. IN_ROWS: 1 if SPAN counts rows, 0 if it is a time · PERIOD: 0 if every row has a result · RECORD:
 # the word of a tuple at which its record begins · KEY_WORDS, KEY_FIXED, KEY_VARIABLE: as in `KeyWords`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from typing import Any, Callable, Collection, Mapping, Sequence
 
 from mpijoin.checkpoint import totals
@@ -128,11 +127,11 @@ def before(value: Any, streams: int) -> Counts:
         raise ValueError(f"delays or queries: {error!r}") from error
 
 
-def each(value: Any, checks: Checks, of: type) -> dict[str, Any]:
-    """Checks the fields of an object one by one; they must be those of the dataclass `of`. The ValueError names the
+def each(value: Any, checks: Checks, of: Any) -> dict[str, Any]:
+    """Checks the fields of an object one by one; they must be those of the NamedTuple `of`. The ValueError names the
     field."""
     checked = {}
-    for name, one in entries(value, [field.name for field in fields(of)]).items():
+    for name, one in entries(value, of._fields).items():
         try:
             checked[name] = checks[name](one)
         except ValueError as error:

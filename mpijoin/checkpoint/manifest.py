@@ -13,16 +13,16 @@ import json
 import re
 import zlib
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 from mpijoin.checkpoint import fields
 from mpijoin.checkpoint.totals import plain_of
 from mpijoin.data.codec import MAGIC
 from mpijoin.disk import sync_path, write_whole
 from mpijoin.errors import CheckpointError
+from mpijoin.named import NamedTuple
 from mpijoin.records import Counts, MoveTotals, PartInfo, Span
 from mpijoin.refusals import reading, writing
 
@@ -34,8 +34,7 @@ OWN = re.compile(r"((?P<state>rank-\d{1,9}-)?(?P<number>\d{5,9})\.(?(state)state
 BEGINNING, BEGINNING_BYTES = rb'[0-9a-f]{8}\n\{"version":', 20  # of a manifest
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """A partition group as it was saved. alive: bytes of its live tuples · spans: its frames, the tail last."""
 
     group: int
@@ -44,8 +43,7 @@ class Group:
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True)
-class RunState:
+class RunState(NamedTuple):
     """Where the run stood when the checkpoint was cut.
 
     late: part files of late rows · slots, complete: how many slots had ended, and the watermarks then, one per stream ·
@@ -63,8 +61,7 @@ class RunState:
     moves: MoveTotals
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(NamedTuple):
     """One whole checkpoint.
 
     identity: what a job must keep to go on from here · groups: all that had been begun · positions: where each producer
@@ -112,7 +109,12 @@ def manifest_name(number: int) -> str:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Writes it under another name, syncs it and renames it. Raises CheckpointError if the file system refuses."""
     path = folder / manifest_name(manifest.number)
-    values = {**asdict(manifest), "before": plain_of(manifest.before)}
+    values = {
+        **manifest._asdict(),
+        "groups": [group._asdict() for group in manifest.groups],
+        "before": plain_of(manifest.before),
+        "run": manifest.run._asdict(),
+    }
     text = json.dumps({"version": VERSION, **values}, separators=(",", ":"))
     with writing(path, CheckpointError):
         write_whole(path, f"{zlib.crc32(text.encode()):08x}\n{text}\n")

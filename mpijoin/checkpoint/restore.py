@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, NamedTuple, Sequence
+from typing import Callable, Sequence
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from mpijoin.data.codec import decode
 from mpijoin.data.room import Room
 from mpijoin.errors import CheckpointError, CodecError, JobError, MemoryBudgetError, ProtocolError
 from mpijoin.messages import KINDS, Restore, Restored, Slot
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import GroupState
 from mpijoin.operators.stored import TableOperator
 from mpijoin.policy import first_active
@@ -41,8 +41,7 @@ class Holder(NamedTuple):
     spiller: AnySpiller | None = None
 
 
-@dataclass(frozen=True)
-class Resumption:
+class Resumption(NamedTuple):
     """Where a run goes on. owners: the slave of each partition · positions: frames of `Intake.save`, of each producer ·
     waiting: rows that were not joined, as slots, first those that slaves had already got · seconds: how long the master
     took to read its part, plus how long the slowest slave took. The time that they waited for each other while kernels
@@ -234,7 +233,7 @@ def restore_all(
             continue
         for slave in slaves:
             rank.send(slave, Restored(MASTER, number))
-        return replace(found, seconds=seconds + max(answer.seconds for answer in answers.values()))
+        return found._replace(seconds=seconds + max(answer.seconds for answer in answers.values()))
     raise CheckpointError(f"{folder}: no checkpoint can be used; begin anew with --overwrite; {'; '.join(faults)}")
 
 

@@ -6,13 +6,14 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, NamedTuple, Sequence
+from typing import Callable, Sequence
 
 import numpy as np
 
 from mpijoin.checkpoint.files import StateFile
 from mpijoin.checkpoint.manifest import state_name
 from mpijoin.errors import CheckpointError
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import GroupState
 from mpijoin.records import GroupSpans, Span
 from mpijoin.spill.forms import AnySpiller

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 from mpijoin.conditions.tree import (
     BOOLEAN,
@@ -19,6 +19,7 @@ from mpijoin.conditions.tree import (
     expression,
     parsed_text,
 )
+from mpijoin.named import NamedTuple
 
 ADDED, ORDERED = (INTEGER, REAL), (INTEGER, UNSIGNED, REAL, *SPANS)
 # What each may be of. Nulls are left out. The first and the last are by the time of the partner, then by its row; of

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Callable, NamedTuple, Sequence
+from typing import Callable, Sequence
 
 from mpijoin.conditions.lower import lowered
 from mpijoin.conditions.tree import INT64, INTEGER, REAL, TEXT, UNSIGNED, Node
+from mpijoin.named import NamedTuple
 
 INT64_MIN = "np.int64(-9223372036854775808)"
 ADDRESS_AT = 3  # the word of a tuple that says where its blob begins

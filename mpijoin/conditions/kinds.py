@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Sequence
+from typing import Mapping, Sequence
 
 import pyarrow as pa
 from pyarrow import types
@@ -30,6 +30,7 @@ from mpijoin.data.arrow import is_variable
 from mpijoin.data.record import DAY_MS, WORD_BYTES, Field, RecordLayout
 from mpijoin.data.schema import UNIT_NS, Column, JoinSchema
 from mpijoin.data.types import decoded
+from mpijoin.named import NamedTuple
 
 WANTED = "wanted integers, float, double, boolean, dates, times, durations, string or binary"
 KEY_AT, TIME_AT, RECORD_AT = 0, 1, 3  # words of a tuple; a record with a blob begins two words later

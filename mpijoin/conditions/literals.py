@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from typing import NamedTuple
 
 from mpijoin.config.units import DURATION_NS, INT64_MAX, show
+from mpijoin.named import NamedTuple
 
 SECOND_NS, DAY_NS = DURATION_NS["s"], DURATION_NS["d"]
 MICROSECOND_NS = DURATION_NS["us"]

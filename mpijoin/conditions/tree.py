@@ -7,10 +7,11 @@ import keyword
 import re
 import threading
 import unicodedata
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Sequence
 
 from mpijoin.conditions.literals import NAIVE, clock_of, moment_of
 from mpijoin.config.units import duration_ns, show
+from mpijoin.named import NamedTuple
 
 BOOLEAN, INTEGER, UNSIGNED, REAL = "boolean", "integer", "uint64", "real"
 TIME, DURATION, CLOCK, TEXT = "time", "duration", "time of day", "string"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import replace
 from typing import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
@@ -217,7 +216,7 @@ def _common_unit(job: Job, streams: Sequence[StreamSchema]) -> JoinSchema:
     durations = [ns for ns in spans if ns is not None]
     exact = [UNIT_NS[unit] for unit in own] + durations
     unit = next(unit for unit in UNIT_NS if all(ns % UNIT_NS[unit] == 0 for ns in exact))
-    scaled = (replace(stream, scale=UNIT_NS[each] // UNIT_NS[unit]) for stream, each in zip(streams, own))
+    scaled = (stream._replace(scale=UNIT_NS[each] // UNIT_NS[unit]) for stream, each in zip(streams, own))
     return JoinSchema(tuple(scaled), unit)
 
 

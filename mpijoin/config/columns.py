@@ -25,6 +25,7 @@ from mpijoin.data.files import CSV, expand_files, file_format, file_schema, join
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.data.types import WORD_KINDS, is_payload, key_advice, key_kind
 from mpijoin.errors import InputError
+from mpijoin.named import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,7 @@ class Input:
         return joint_schema([found for _, found in self.files if isinstance(found, pa.Schema)])
 
 
-@dataclass(frozen=True)
-class StreamColumns:
+class StreamColumns(NamedTuple):
     """A stream's columns: their names, as far as job and input say them, and for each name its column, if there is one.
 
     time, keys, payload: the names. None means that nothing says them: the field could not be read, or it means all

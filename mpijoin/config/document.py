@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import os
 import tomllib
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 from mpijoin.config.faults import Fault
 from mpijoin.config.job import SHORT_STREAMS, section_of
 from mpijoin.config.queries import QUERY, take_queries
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
+from mpijoin.named import NamedTuple
 from mpijoin.refusals import reading
 
 STREAMS = "streams"  # the table of the streams' tables

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mpijoin.config.aggregates import AGGREGATE_COLUMNS, HISTORY
 from mpijoin.config.changes import CHANGES
 from mpijoin.config.inject import Inject
@@ -72,6 +70,7 @@ from mpijoin.config.kinds import (
 from mpijoin.config.moves import MOVES
 from mpijoin.config.tables import TABLE
 from mpijoin.config.units import COLUMN_TYPES, INT64_MAX
+from mpijoin.named import NamedTuple
 
 
 class Field(NamedTuple):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Mapping
+
+from mpijoin.named import NamedTuple
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 

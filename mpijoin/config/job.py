@@ -8,10 +8,11 @@ when it starts, and a frozen dataclass takes Python six times as long to make.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Mapping
 
 from mpijoin.config.inject import Inject
 from mpijoin.config.moves import PRECOPY, PTLB
+from mpijoin.named import NamedTuple
 
 AUTO = "auto"
 OFF = "off"

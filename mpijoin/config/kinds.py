@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from mpijoin.config.job import MAX, UNBOUNDED, Reduced
 from mpijoin.config.units import duration_ns, format_duration, format_size, is_integer, show, size_bytes
+from mpijoin.named import NamedTuple
 
 REDUCED_WANTED = 'wanted a table of result column = function, such as {n = "count()", best = "max(right.price)"}'
 TYPES_WANTED = 'wanted a table of column = type, such as {station = "string"}'

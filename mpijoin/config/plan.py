@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator, NamedTuple, Sequence, TypeAlias
+from typing import Iterator, Sequence, TypeAlias
+
+from mpijoin.named import NamedTuple
 
 
 class PlanError(ValueError):

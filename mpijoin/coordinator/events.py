@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mpijoin.coordinator.reorganization import Loaded
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.table import NO_STREAM
 from mpijoin.policy.plan import Plan, Spill
 from mpijoin.policy.view import ClusterView

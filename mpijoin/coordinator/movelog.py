@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from mpijoin.clock import RunClock
 from mpijoin.config.moves import GATHER, PARTS, SPREAD
@@ -10,6 +10,7 @@ from mpijoin.coordinator.events import Moved
 from mpijoin.metrics.moves import MovesFile
 from mpijoin.moving import steps
 from mpijoin.moving.coordinator import MOVED
+from mpijoin.named import NamedTuple
 from mpijoin.orders import Step
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView

@@ -8,9 +8,10 @@ of it.
 
 from __future__ import annotations
 
-from typing import Any, Collection, Iterable, Mapping, NamedTuple
+from typing import Any, Collection, Iterable, Mapping
 
 from mpijoin.errors import ProtocolError
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.table import SHARED, PartitionTable
 from mpijoin.policy.plan import RANKINGS, Change, Collect, Gather, Move, Plan, Policy, Relocate, Resize, Spill, Spread
 from mpijoin.policy.view import ClusterView, GroupView, Moving, SlaveView

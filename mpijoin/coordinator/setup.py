@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mpijoin.checkpoint.schedule import Schedule
 from mpijoin.coordinator.reorganization import Reorganization
 from mpijoin.moving import steps
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.producer.events import Watermarks
 from mpijoin.producer.pacing import Pacing

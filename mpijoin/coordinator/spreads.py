@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mpijoin.config.moves import SPREAD
 from mpijoin.coordinator.moves import OpenMove
 from mpijoin.moving import coordinator, spreading
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.table import NO_STREAM, Copy, PartitionTable
 from mpijoin.policy.plan import Gather, Move, Spread
 from mpijoin.producer.events import Align, ToMembers

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
+
+from mpijoin.named import NamedTuple
 
 # This bit of a row number says that the tuple has a null key. File indices do not reach it.
 KEYLESS = 1 << 62

@@ -14,12 +14,13 @@ import json
 import math
 import struct
 from bisect import bisect
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import xxhash
 
 from mpijoin.errors import CodecError
+from mpijoin.named import NamedTuple
 
 MAGIC = b"MPJF"
 VERSION = 1

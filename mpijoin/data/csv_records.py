@@ -7,12 +7,11 @@ after that only a comma or a line end may follow. Empty lines are no records.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from mpijoin.compiled import kernel
 from mpijoin.data.batch import read_only
+from mpijoin.named import NamedTuple
 
 QUOTE, COMMA, NEWLINE, RETURN = (np.uint8(ord(sign)) for sign in '",\n\r')
 PLUS, MINUS, BLANK, ZERO, NINE = (np.uint8(ord(sign)) for sign in "+- 09")

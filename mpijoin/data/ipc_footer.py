@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import NamedTuple
+
+from mpijoin.named import NamedTuple
 
 CONTINUATION = b"\xff\xff\xff\xff"  # begins a message since format 0.15
 END = struct.Struct("<i6s")  # the bytes of the footer, and the magic

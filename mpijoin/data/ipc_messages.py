@@ -11,7 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from pyarrow import types
 
 from mpijoin.data.arrow import bits_of, fixed_bits, has_offsets, offset_dtype
 from mpijoin.data.ipc_footer import CONTINUATION, Footer, Table
+from mpijoin.named import NamedTuple
 
 RECORD_BATCH = 3  # in a message's header: what it is
 VIEW_INLINE_BYTES = 12  # a longer value of a string or binary view lies in a buffer

@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +36,7 @@ from mpijoin.data.batch import read_only
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.data.types import decoded
 from mpijoin.errors import InputError
+from mpijoin.named import NamedTuple
 
 WORD_BYTES = 8
 LENGTH_MAX = 2**31 - 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pyarrow as pa
 
 from mpijoin.conditions.calls import parse_call
@@ -11,6 +9,7 @@ from mpijoin.conditions.kinds import kinds_of_schema, type_of
 from mpijoin.config.job import Function, Job
 from mpijoin.data.schema import UNIT_NS, Column, JoinSchema, StreamSchema
 from mpijoin.data.types import decoded
+from mpijoin.named import NamedTuple
 
 KEY, TIME, ROW, PAYLOAD, ANSWER = "key", "time", "row", "payload", "answer"
 

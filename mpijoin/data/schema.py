@@ -11,21 +11,19 @@ Inside the engine a tuple is `(key, time, row, record, blob)`:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
+from mpijoin.named import NamedTuple
 
-@dataclass(frozen=True)
-class Column:
+
+class Column(NamedTuple):
     """One column as the user knows it: `type` is the source's own, which results are given back in."""
 
     name: str
     type: pa.DataType
 
 
-@dataclass(frozen=True)
-class StreamSchema:
+class StreamSchema(NamedTuple):
     """One stream's columns.
 
     scale: join time units per unit of the time column (>= 1) · null_keys: whether records say which key columns are
@@ -47,8 +45,7 @@ class StreamSchema:
         return (self.keys if self.hashed else ()) + self.payload
 
 
-@dataclass(frozen=True)
-class JoinSchema:
+class JoinSchema(NamedTuple):
     """All streams, in the job's order; `unit` ("s", "ms", "us" or "ns") is that of all times, windows and lateness
     inside."""
 

@@ -3,11 +3,10 @@ becomes event time."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from mpijoin.config.job import SyntheticSource
+from mpijoin.named import NamedTuple
 
 TIME_MAX = np.iinfo(np.int64).max
 

@@ -6,10 +6,9 @@ without a mark leave alone when their window is over (`unmatched`).
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mpijoin.compiled import kernel
 from mpijoin.data.batch import KEYLESS
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Out, Rows
 from mpijoin.store.simd import unsigned
 from mpijoin.store.state import FLAGS_AT, MARK, NONE, ROW, StoreState

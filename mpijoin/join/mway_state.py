@@ -8,11 +8,10 @@ The combinations of the remaining members are enumerated.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from mpijoin.join.state import JoinState
+from mpijoin.named import NamedTuple
 from mpijoin.store.pool import SMALL_BYTES, reserve_words
 from mpijoin.store.simd import LANES
 from mpijoin.store.state import NONE, SLOTS

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, Sequence
+from typing import Any, Protocol, Sequence
 
 import numpy as np
 
 from mpijoin.compiled import KernelPart
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Keep
 from mpijoin.store.simd import calls_of
 from mpijoin.store.state import StoreState

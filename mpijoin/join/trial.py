@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from statistics import geometric_mean
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from mpijoin.data.batch import read_only
 from mpijoin.join.window_join import WindowJoin, window_join
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Out, Progress
 from mpijoin.store.insert import Fresh
 

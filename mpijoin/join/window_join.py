@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from mpijoin.join.state import Ask
 from mpijoin.join.tracks import WithOld
 from mpijoin.join.unmatched import Unmatched
 from mpijoin.join.where import Where
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Filter, Out, Progress
 from mpijoin.operators.stored import Finder, TableOperator
 from mpijoin.store.expire import expire_groups

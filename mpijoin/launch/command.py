@@ -6,11 +6,12 @@ from __future__ import annotations
 import gc
 import os
 from functools import partial
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 from mpijoin.errors import LaunchError
 from mpijoin.limits import allow_open_files, check_address_space
 from mpijoin.machine import keep_freed_memory
+from mpijoin.named import NamedTuple
 from mpijoin.signals import SignalFlag
 from mpijoin.transport.guard import launched_by_mpi, launched_rank, launched_size
 

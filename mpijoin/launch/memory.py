@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Callable, Iterator, Mapping, NamedTuple
+from typing import Callable, Iterator, Mapping
 
 from mpijoin.config.job import AT_END, GENERATIONS, Job
 from mpijoin.config.units import format_duration, format_size
 from mpijoin.launch.setup import RunSetup
 from mpijoin.limits import address_space_share
+from mpijoin.named import NamedTuple
 from mpijoin.node_memory import (
     LEAST_BYTES,
     ROOT,

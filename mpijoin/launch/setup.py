@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
@@ -23,6 +22,7 @@ from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import AlreadyDone, InputError, JobError, OutputError
 from mpijoin.launch.sizes import sized
 from mpijoin.lock import LOCKS, FolderLock, take
+from mpijoin.named import NamedTuple
 from mpijoin.rank import MASTER
 from mpijoin.refusals import reading
 from mpijoin.run_files import blocking_file, room_faults
@@ -30,8 +30,7 @@ from mpijoin.rundir import RunDirectory
 from mpijoin.spill.scratch import choose_root, remove_leftovers
 
 
-@dataclass(frozen=True)
-class Roles:
+class Roles(NamedTuple):
     """The role of each rank. The first ranks are producers, and rank 0 is the coordinator, too. With results =
     "collect" the last rank merges the results. If that would leave no slave, rank 0 does so.
 
@@ -72,8 +71,7 @@ class Roles:
         return "collector" if rank == self.collector else "slave"
 
 
-@dataclass(frozen=True)
-class RunSetup:
+class RunSetup(NamedTuple):
     """`directory` and `checkpoints` are the folders of the run and of its checkpoints. They are None where a run writes
     no files. `resumes` says whether the run continues from a checkpoint that lies there. `locks` are those of both
     folders, and only the master has them. A run without a directory keeps the late rows of each stream in `late`, whose

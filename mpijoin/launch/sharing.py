@@ -12,9 +12,10 @@ import time
 from collections import deque
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, Callable, NamedTuple, Sequence
+from typing import IO, Callable, Sequence
 
 from mpijoin.compiled import cache_folder, kept_folder
+from mpijoin.named import NamedTuple
 
 # One process never compiles longer than this, even on a busy machine.
 LOCK_S = 120.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
 import pyarrow.parquet as pq
@@ -16,6 +15,7 @@ from mpijoin.errors import EXIT_DONE
 from mpijoin.launch.setup import merged_schemas
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.ledger import StreamCounts, Written, check_ledger
+from mpijoin.named import NamedTuple
 from mpijoin.progress import seconds, size
 from mpijoin.rank import MASTER
 from mpijoin.records import Counts, Feeding, Figures, Followed, QueryCounts, SpillFigures
@@ -29,8 +29,7 @@ COLLECTOR_ADVICE = (
 )
 
 
-@dataclass(frozen=True)
-class RunOutcome:
+class RunOutcome(NamedTuple):
     """How a run ended. A good run has a `summary`, and a bad one has a `reason` and an `error`."""
 
     exit_code: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from typing import TYPE_CHECKING, Callable, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,7 @@ from mpijoin.join.window_join import WindowJoin, window_join
 from mpijoin.launch.sharing import KernelSet, prepare
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.write import schema_of
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Out, Progress
 from mpijoin.operators.stored import TableOperator
 from mpijoin.slave.joining import new_operator, new_out

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from mpijoin.compiled import KernelPart
@@ -31,6 +29,7 @@ from mpijoin.matching.state import (
     Functions,
     new_state,
 )
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Out, Progress
 from mpijoin.store.read import KeyWords
 from mpijoin.store.state import ROW, StoreState

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from mpijoin.matching.state import (
     SUM,
     Functions,
 )
+from mpijoin.named import NamedTuple
 
 CODES = {
     "count": COUNT, "sum": SUM, "mean": MEAN, "min": MIN, "max": MAX, "first": FIRST_VALUE, "last": LAST_VALUE,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from mpijoin.data.batch import read_only
 from mpijoin.join.results import certificate_of
 from mpijoin.matching.answers import Answers, Question
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Out, Progress
 from mpijoin.operators.stored import TableOperator
 from mpijoin.store.expire import expire_groups

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from mpijoin.aggregate.state import SUM_WORDS
 from mpijoin.compiled import KernelPart
+from mpijoin.named import NamedTuple
 from mpijoin.store.simd import LANES, calls_of
 from mpijoin.store.state import StoreState
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 from mpijoin.errors import LedgerError
+from mpijoin.named import NamedTuple
 from mpijoin.records import Counts
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
 from typing import Any, Callable, Sequence
 
 import numpy as np
 
+from mpijoin.named import NamedTuple
+
 ROWS_HELD = 4096  # With about 45 columns of 8 bytes this takes 1.5 MB in each rank.
 
 
-@dataclass(frozen=True)
-class EpochRecord:
+class EpochRecord(NamedTuple):
     """One row of metrics/rank-N.parquet.
 
     Times are in us. Times and counts belong to this epoch alone, and states are those at its end.
@@ -78,8 +78,8 @@ class EpochRecord:
 
 
 PER_STREAM = "tuples"
-FIELDS = frozenset(field.name for field in fields(EpochRecord))
-REQUIRED = frozenset(field.name for field in fields(EpochRecord) if field.default is MISSING)
+FIELDS = frozenset(EpochRecord._fields)
+REQUIRED = FIELDS.difference(EpochRecord._field_defaults)
 ROLES = ("master", "slave", "collector", "producer")
 
 # A flush takes the columns of the rows that are held. Each is int64[n], and `role` is an index into ROLES.
@@ -93,7 +93,7 @@ def columns_of(streams: Sequence[str]) -> tuple[str, ...]:
     ('tuples_p', 'tuples_s', 'results')
     """
     own = tuple(f"{PER_STREAM}_{name}" for name in streams)
-    named = (own if field.name == PER_STREAM else (field.name,) for field in fields(EpochRecord))
+    named = (own if field == PER_STREAM else (field,) for field in EpochRecord._fields)
     return tuple(name for names in named for name in names)
 
 

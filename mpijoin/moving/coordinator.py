@@ -32,8 +32,6 @@ where that is possible, and refuses all others by name.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mpijoin.config.moves import MSLB, PRECOPY, PTLB
 from mpijoin.moving.steps import (
     ALL_OLD_PURGED,
@@ -48,6 +46,7 @@ from mpijoin.moving.steps import (
     SHIPPED,
     follow,
 )
+from mpijoin.named import NamedTuple
 
 BEGUN, SHIPPING, FROZEN, DROPPING = "begun", "shipping", "frozen", "dropping"
 RESTORING, REFUSING, CANCELLING = "restoring", "refusing", "cancelling"

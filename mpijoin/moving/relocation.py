@@ -25,9 +25,8 @@ changes, and still joins the group. A group that the consumer refuses stays, and
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mpijoin.moving.steps import follow
+from mpijoin.named import NamedTuple
 
 COMPUTING, MOVING, WITHDRAWN, RELOCATED = "computing", "moving", "withdrawn", "relocated"
 

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from copy import copy
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Protocol, Sequence
 
 import numpy as np
 
 from mpijoin.config.plan import Binary
 from mpijoin.errors import MORE_MEMORY, MemoryBudgetError
+from mpijoin.named import NamedTuple
 
 if TYPE_CHECKING:
     from mpijoin.store.rows import RowsBatch

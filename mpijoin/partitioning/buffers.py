@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from itertools import pairwise
-from typing import Iterable, Iterator, NamedTuple, Sequence
+from typing import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from mpijoin.messages import Columns, Piece
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.runs import UNLIMITED, Run, cut, earliest_of, item_bytes, item_bytes_max, octets_of
 from mpijoin.partitioning.scatter import FIXED_WORDS, Scattered
 from mpijoin.partitioning.table import HELD, NO_STREAM, SHARED, Copy, PartitionTable, Waited

@@ -6,9 +6,10 @@ take memory for all of them at once, and be compared with much that is too old f
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, NamedTuple, Sequence
+from typing import Iterable, Iterator, Sequence
 
 from mpijoin.messages import Piece
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.table import TIME_MAX
 
 TIME = 1  # This word of a tuple has its time.

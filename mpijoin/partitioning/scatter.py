@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from mpijoin.compiled import kernel
 from mpijoin.data.batch import Batch, read_only
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.hashing import hash64, partition_of
 
 # Each tuple begins with these words: key, time, row.

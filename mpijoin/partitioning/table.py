@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Iterable, NamedTuple
+from typing import Iterable
 
 import numpy as np
+
+from mpijoin.named import NamedTuple
 
 # These numbers stand for the owners of partitions that are held back, and of those that go to several slaves.
 HELD, SHARED = -1, -2

@@ -6,8 +6,9 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
-from typing import Any, Iterator, NamedTuple, Sequence, TextIO
+from typing import Any, Iterator, Sequence, TextIO
 
+from mpijoin.named import NamedTuple
 from mpijoin.progress import LINE_INTERVAL_S, seconds
 
 FIRST_S = 5.0  # a command that ends before says nothing of its progress

@@ -8,11 +8,12 @@ where partners in one stream go with partners in another.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from mpijoin.config.plan import Binary, Plan
+from mpijoin.named import NamedTuple
 
 # What a step takes, in nanoseconds, as scripts/measure_plan_costs.py found it on one machine. A slave begins with this,
 # and measures what it takes there (`StepTimes`). Whatever any plan does for each tuple that comes:

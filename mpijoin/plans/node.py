@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from mpijoin.config.plan import Binary, Plan
 from mpijoin.data.batch import read_only
 from mpijoin.join.state import Ask, Call, JoinState
 from mpijoin.join.window_join import Setup, WindowJoin
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Out, Progress
 from mpijoin.plans.kernels import (
     MEMBERS,

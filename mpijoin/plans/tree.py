@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, NamedTuple, Protocol
+from typing import Callable, Iterator, Protocol
 
 import numpy as np
 
 from mpijoin.config.plan import Binary
 from mpijoin.join.results import certificate_of
 from mpijoin.join.window_join import Setup
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Keep, Out, Progress
 from mpijoin.plans.kernels import MEMBERS, count_tuples, list_tuples
 from mpijoin.plans.node import Made, Node, State, bounds_of, nodes_of

@@ -27,10 +27,10 @@ the two the degree stays: a slave that came at 0.85 can go only at 0.7.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil, exp, sqrt
-from typing import Collection, NamedTuple, Sequence
+from typing import Collection, Sequence
 
+from mpijoin.named import NamedTuple
 from mpijoin.policy.estimate import Node, falls_behind, ideal_level, is_overloaded, node_of
 from mpijoin.policy.evening import Bar, Shift, caution, even_out, move_of, within
 from mpijoin.policy.memory import COMMON_SHARE, DOUBTS, Learned, learn
@@ -62,12 +62,12 @@ def balance(view: ClusterView) -> Plan:
     level = _level(view, known)
     margin = caution(known.settled) * GROW_DOUBTS * _doubt(known) - GROW_LEAN * known.lean
     crowded = level > GROW_ABOVE + (0.0 if behind else level * max(0.0, margin))
-    known = replace(known, grows=known.grows + 1 if crowded else 0, calm=_calm(view, known, behind))
+    known = known._replace(grows=known.grows + 1 if crowded else 0, calm=_calm(view, known, behind))
     plan = _plan(view, known, behind, level)
     has_moved = bool(plan.moves or plan.spreads or plan.gathers)
     calm = not has_moved and (known.settled or (known.periods(view) >= PERIODS_MIN and not known.is_suspect(view)))
     settled = known.settled + 1 if calm else 0
-    return Plan(plan.changes, replace(known, has_moved=has_moved, settled=settled))
+    return Plan(plan.changes, known._replace(has_moved=has_moved, settled=settled))
 
 
 def _plan(view: ClusterView, known: Learned, behind: Collection[int], level: float) -> Plan:

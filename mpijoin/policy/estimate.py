@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Iterable, Mapping, NamedTuple
+from typing import Iterable, Mapping
 
+from mpijoin.named import NamedTuple
 from mpijoin.policy.view import SlaveView
 
 # From this share of its time on, communication included, a slave may not be getting all its work done.

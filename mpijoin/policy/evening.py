@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from math import log, sqrt
-from typing import Collection, Iterable, Iterator, NamedTuple
+from typing import Collection, Iterable, Iterator
 
+from mpijoin.named import NamedTuple
 from mpijoin.policy.estimate import Item, Node, ideal_level
 from mpijoin.policy.memory import MovingPace
 from mpijoin.policy.plan import Move

@@ -12,9 +12,10 @@ Where the paper leaves a question open, or this project differs:
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, NamedTuple, Sequence
+from typing import Iterable, Iterator, Sequence
 
 from mpijoin.config.job import Balance
+from mpijoin.named import NamedTuple
 from mpijoin.policy.plan import Change, Collect, Move, Plan, Policy
 from mpijoin.policy.view import ClusterView, GroupView, SlaveView
 

@@ -15,9 +15,9 @@ Where the paper leaves a question open:
 from __future__ import annotations
 
 from math import inf
-from typing import NamedTuple
 
 from mpijoin.config.job import LEAST_PRODUCTIVE, MOST_PRODUCTIVE, Balance, Memory
+from mpijoin.named import NamedTuple
 from mpijoin.policy.plan import Plan, Policy, Relocate, Spill
 from mpijoin.policy.view import ClusterView, SlaveView
 

@@ -12,10 +12,11 @@ What all slaves have in common, such as a rate that rises, is followed faster, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from math import copysign, exp, log, sqrt
-from typing import Mapping, NamedTuple, Sequence
+from types import MappingProxyType
+from typing import Mapping, Sequence
 
+from mpijoin.named import NamedTuple
 from mpijoin.policy.estimate import ALIKE, Node, demand, falls_behind, node_of, speeds
 from mpijoin.policy.view import ClusterView, Moving, SlaveView
 
@@ -80,13 +81,12 @@ class MovingPace(NamedTuple):
         return MovingPace(groups, most, moving.periods / moving.groups)
 
 
-@dataclass(frozen=True)
-class Learned:
+class Learned(NamedTuple):
     """What has been learned from the views so far."""
 
-    works: Mapping[int, float] = field(default_factory=dict)
+    works: Mapping[int, float] = MappingProxyType({})
     """Of each group the share of its time that it takes from a slave of speed 1."""
-    slaves: Mapping[int, Track] = field(default_factory=dict)
+    slaves: Mapping[int, Track] = MappingProxyType({})
     variance: float = NOISE_LEAST**2
     """Of the noise of each load, beside what all loads have in common."""
     common_variance: float = 0.0
@@ -157,9 +157,9 @@ def learn(view: ClusterView) -> Learned:
     common_variance = _mean_square(before.common_variance, common.noises, before.views)
     state_bytes = sum(slave.state_bytes for slave in view.active)
     pace = before.pace.after(view.moving, state_bytes) if view.moving else before.pace
-    known = replace(before, works=works, slaves=tracks, variance=variance, views=before.views + 1, pace=pace)
-    known = replace(known, common_variance=common_variance, settled=settled)
-    return replace(known, common=common.suspect, last=common.last, lean=common.lean)
+    known = before._replace(works=works, slaves=tracks, variance=variance, views=before.views + 1, pace=pace)
+    known = known._replace(common_variance=common_variance, settled=settled)
+    return known._replace(common=common.suspect, last=common.last, lean=common.lean)
 
 
 def _mean_square(known: float, noises: Sequence[float], views: int) -> float:

@@ -10,8 +10,9 @@ results when they are compared, which takes longer, so that a slave with a hot k
 
 from __future__ import annotations
 
-from typing import Collection, NamedTuple, Sequence
+from typing import Collection, Sequence
 
+from mpijoin.named import NamedTuple
 from mpijoin.policy.estimate import SATURATED, Item, Node, demand
 from mpijoin.policy.evening import BAND, GAP_MIN, NOISES
 from mpijoin.policy.plan import Gather, Spread

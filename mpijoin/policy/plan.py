@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from mpijoin.config.job import LARGEST, LEAST_PRODUCTIVE, MOST_PRODUCTIVE, RANDOM
+from mpijoin.named import NamedTuple
 from mpijoin.policy.view import ClusterView
 
 # The orders in which a slave may choose groups (spill/ranking.py).

@@ -8,7 +8,8 @@ work for each of them should be about the slaves' for each of those.
 from __future__ import annotations
 
 from math import ceil
-from typing import NamedTuple
+
+from mpijoin.named import NamedTuple
 
 PRODUCER_NS, SLAVE_NS = 38.0, 39.0
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Mapping, NamedTuple
+from types import MappingProxyType
+from typing import Any, Mapping
+
+from mpijoin.named import NamedTuple
 
 
 class GroupView(NamedTuple):
@@ -72,8 +74,7 @@ class Moving(NamedTuple):
     """Reorganization epochs from the first order until the last group was at its new place."""
 
 
-@dataclass(frozen=True)
-class ClusterView:
+class ClusterView(NamedTuple):
     """All that a policy is shown."""
 
     period: int
@@ -84,7 +85,7 @@ class ClusterView:
     """So many must stay active."""
     seed: int = 0
     """The run's: "random" choices are hashes of (seed, period, slave)."""
-    moved: Mapping[int, int] = field(default_factory=dict)
+    moved: Mapping[int, int] = MappingProxyType({})
     """Of each group the period in which it last changed hands or was refused."""
     resized: int = -1
     """The period of the last change of the degree of declustering; -1: there was none."""
@@ -94,7 +95,7 @@ class ClusterView:
     """The second of the run."""
     collected_s: float = 0.0
     """For so many seconds the loads were measured."""
-    spread: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    spread: Mapping[int, tuple[int, ...]] = MappingProxyType({})
     """Of each group of which several slaves have parts, these slaves, the first owner first."""
     may_spread: bool = False
     """Whether a policy may spread groups."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.table import NO_PEER, NO_STREAM, Copy, Waited
 from mpijoin.producer.pacing import TIME_MIN, Pace
 from mpijoin.time_events import Rest, Ticked

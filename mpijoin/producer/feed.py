@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Callable, NamedTuple, Sequence
+from typing import Callable, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from mpijoin.errors import ProtocolError
 from mpijoin.launch.setup import RunSetup
 from mpijoin.messages import Slot
 from mpijoin.moving import steps
+from mpijoin.named import NamedTuple
 from mpijoin.orders import Order
 from mpijoin.partitioning.buffers import MiniBuffers, Queued
 from mpijoin.partitioning.runs import UNLIMITED

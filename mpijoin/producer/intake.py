@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from mpijoin.data.record import RecordLayout
 from mpijoin.data.rows import empty_batch
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import InputError
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.scatter import Scattered, rearranged, scatter
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.producer.pacing import Pace

@@ -6,10 +6,11 @@ distribution and reorganization epochs are of the wall clock. Their length may f
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 
+from mpijoin.named import NamedTuple
 from mpijoin.policy.epoch import AUTO_ROWS, next_epoch_ns
 
 TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.producer.events import Watermarks
 from mpijoin.producer.pacing import Pacing

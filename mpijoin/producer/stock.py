@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import NamedTuple
 
+from mpijoin.named import NamedTuple
 from mpijoin.producer.events import HandOver, Input, PartReady, Read
 from mpijoin.producer.pacing import TIME_MIN
 from mpijoin.time_events import Rest

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Callable, NamedTuple, Sequence
+from typing import Callable, Sequence
 
 import numpy as np
 
 from mpijoin.data.batch import Batch
 from mpijoin.data.rows import split_batch
 from mpijoin.errors import ProtocolError
+from mpijoin.named import NamedTuple
 from mpijoin.producer.pacing import Pace
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, End, Source, Wait
 from mpijoin.sources.position import UNREAD, StreamPosition

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
 
+from mpijoin.named import NamedTuple
 from mpijoin.producer.events import Watermarks
 from mpijoin.producer.pacing import TIME_MIN
 

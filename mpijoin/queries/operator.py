@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from mpijoin.join.state import Ask
 from mpijoin.join.unmatched import Unmatched
 from mpijoin.join.window_join import Find, Setup, WindowJoin
 from mpijoin.matching.answers import Answers, Question
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Keep, Out, Progress
 from mpijoin.operators.stored import Finder
 from mpijoin.queries.pairs import OwnPairs, SameKeys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from mpijoin.data.batch import KEYLESS
 from mpijoin.join.confirm import ask, certify, certify_first, longest_wait
 from mpijoin.join.marks import FIRST, UNMARKED, Marks, mark_pairs
 from mpijoin.join.state import PAIRED, Call, JoinState
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Keep, Out
 from mpijoin.queries.view import view_of
 from mpijoin.store.read import KeyWords, same_key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from mpijoin.config.job import MWAY
 from mpijoin.config.plan import Plan, parse_plan
+from mpijoin.named import NamedTuple
 from mpijoin.report.series import Table
 from mpijoin.report.style import COLOURS, FAINT, INK, LINES_MAX, PAPER, QUIET, WIDTH_IN, new_figure, time_axis
 from mpijoin.report.words import shortened

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from mpijoin.config.job import ROTATE
 from mpijoin.config.units import rounded_duration
+from mpijoin.named import NamedTuple
 from mpijoin.report import series
 from mpijoin.report.runs import DONE, STOPPED, UNFINISHED, RunData
 from mpijoin.report.words import amount, bytes_amount, seconds

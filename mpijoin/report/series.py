@@ -6,11 +6,12 @@ Moments are in seconds of the run's clock. In a table over time, each row is a b
 from __future__ import annotations
 
 import itertools
-from typing import Callable, NamedTuple
+from typing import Callable
 
 import numpy as np
 
 from mpijoin.metrics.delay import DelayHistogram
+from mpijoin.named import NamedTuple
 from mpijoin.report.bins import Records, bin_of, edges_of, flow, peak, so_far
 from mpijoin.report.runs import DONE, RunData
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
+from mpijoin.named import NamedTuple
 from mpijoin.report import series, spilling
 from mpijoin.report.compare import SPILLING, DifferingField, comparison, differing, labels_of, sweep_axes
 from mpijoin.report.draw import SHARE_LOOKS, SHARE_NAMES, dots_if_few, share_axis, shown_shares

@@ -7,9 +7,9 @@ import tomllib
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
 
 from mpijoin.errors import JobError
+from mpijoin.named import NamedTuple
 from mpijoin.refusals import reading
 from mpijoin.transport.simulated import LinkCosts
 

@@ -9,7 +9,9 @@ both together stay below 2 theta. If all buckets lie in that range, nothing chan
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Callable, NamedTuple
+from typing import Callable
+
+from mpijoin.named import NamedTuple
 
 DEPTH_MAX = 24
 ENTRIES_PER_BUCKET_MAX = 16

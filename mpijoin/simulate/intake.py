@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from mpijoin.config.job import Job, SyntheticSource
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.generators.schedule import segments_of
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.scatter import BLOB_WORDS, FIXED_WORDS, Scattered
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.producer.intake import Intake

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from mpijoin.config.job import SyntheticSource
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.hashing import GOLDEN
 
 BITS_MAX = 26  # Keys of larger domains are drawn instead of counted.

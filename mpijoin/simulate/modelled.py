@@ -5,11 +5,12 @@ It keeps counts and directories, and says what the real join would have compared
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
 from mpijoin.errors import MORE_MEMORY, JobError, MemoryBudgetError, ProtocolError
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import GroupInfo, Keep, Left, Memory, Out, PlanChange, Progress, Taken, Totals
 from mpijoin.simulate.costs import JoinTally
 from mpijoin.simulate.groups import Groups

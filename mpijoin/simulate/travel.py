@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from mpijoin.named import NamedTuple
 from mpijoin.simulate.directory import Directory
 from mpijoin.simulate.groups import Groups
 from mpijoin.simulate.hollow import hollow_frame

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from mpijoin.named import NamedTuple
 from mpijoin.store.state import TIME_MAX_VALUE
 
 ROWS, COLUMNS = 8, 64  # The table has this size at first.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from mpijoin.data.batch import read_only
 from mpijoin.messages import Columns, Piece, Slot
 from mpijoin.moving import steps
+from mpijoin.named import NamedTuple
 from mpijoin.store.insert import Fresh
 from mpijoin.store.state import ADDRESS, SIZE, TIME_MIN_VALUE
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Memory, Progress, Taken
 from mpijoin.time_events import Rest, Ticked
 

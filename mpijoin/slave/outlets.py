@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Sequence, cast
+from typing import Any, Callable, Sequence, cast
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from mpijoin.clock import RunClock
 from mpijoin.config.job import COUNT, MAX, Job
 from mpijoin.data.schema import JoinSchema
 from mpijoin.join.results import CountRows
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Consumer, Operator, Out
 from mpijoin.records import PartInfo, QueryCounts
 from mpijoin.rundir import RunDirectory

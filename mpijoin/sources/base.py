@@ -4,12 +4,13 @@ come."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, NamedTuple, Protocol, Sequence
+from typing import Callable, Protocol, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from mpijoin.data.batch import Batch
+from mpijoin.named import NamedTuple
 
 TIME_MIN = int(np.iinfo(np.int64).min)
 TIME_MAX = int(np.iinfo(np.int64).max)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from mpijoin.config.job import FileSource, StreamJob, TableSource
 from mpijoin.data.files import expand_files
 from mpijoin.errors import InputError
+from mpijoin.named import NamedTuple
 from mpijoin.refusals import reading
 
 RULE = "a run goes on only on the inputs it began with"

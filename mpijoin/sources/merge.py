@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import Callable, Iterator, Literal, NamedTuple, Sequence
+from typing import Callable, Iterator, Literal, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow as pa
 from mpijoin.data.arrow import null_mask, one_array
 from mpijoin.data.rows import concat_batches, empty_batch, split_batch, take_rows
 from mpijoin.data.schema import Column
+from mpijoin.named import NamedTuple
 from mpijoin.sources.base import (
     TIME_MAX,
     TIME_MIN,

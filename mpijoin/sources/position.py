@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import astuple
 from itertools import islice
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
 from mpijoin.data.batch import Batch
 from mpijoin.data.codec import decode, encode
 from mpijoin.errors import CodecError, ProtocolError
+from mpijoin.named import NamedTuple
 from mpijoin.records import PartInfo
 from mpijoin.sources.base import (
     TIME_MIN,

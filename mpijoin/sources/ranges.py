@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Iterable, Iterator, NamedTuple, Sequence
+from typing import Iterable, Iterator, Sequence
 
 import pyarrow as pa
+
+from mpijoin.named import NamedTuple
 
 
 class RowRange(NamedTuple):

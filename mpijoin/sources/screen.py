@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from mpijoin.data.batch import KEYLESS, Batch, read_only
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import StreamSchema
 from mpijoin.errors import InputError
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.hashing import hash64
 from mpijoin.partitioning.keys import key_codes, key_nulls
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, LateSink, Screened, SourceCounts

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
+from typing import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from mpijoin.data.encrypted import refuse_encrypted
 from mpijoin.data.files import CSV, PARQUET, decoding, file_format
 from mpijoin.data.schema import JoinSchema
 from mpijoin.generators.schedule import segments_of
+from mpijoin.named import NamedTuple
 from mpijoin.sources import rules_of, stream_parts
 from mpijoin.sources.base import (
     TIME_MAX,

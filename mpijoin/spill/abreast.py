@@ -8,13 +8,14 @@ that does not fit after all leaves the others. What was joined of it is one clas
 from __future__ import annotations
 
 from collections import deque
-from typing import Container, Mapping, NamedTuple, Sequence
+from typing import Container, Mapping, Sequence
 
 import numpy as np
 
 from mpijoin.data.batch import read_only
 from mpijoin.data.room import Room
 from mpijoin.join.window_join import WindowJoin
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Progress
 from mpijoin.spill.generations import Class, Debt
 from mpijoin.spill.work import Steps, Times, Work, most_at_once, octets_of_class, room_of, times_to_come

@@ -14,13 +14,14 @@ class. What joins need besides whose rows are marked is in `marked`.
 from __future__ import annotations
 
 from collections import deque
-from typing import Generator, Iterator, NamedTuple, Sequence
+from typing import Generator, Iterator, Sequence
 
 import numpy as np
 
 from mpijoin.data.room import Room
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.window_join import WindowJoin
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Progress
 from mpijoin.spill.generations import Class, Generation
 from mpijoin.spill.work import Steps, Work, most_at_once, times_to_come

@@ -9,10 +9,11 @@ clean-up makes one class of all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
+from typing import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from mpijoin.named import NamedTuple
 from mpijoin.spill.packs import Packed, Packs, Stretch
 from mpijoin.store.rows import RowsFrame
 from mpijoin.store.state import FOREVER, NONE, TIME_MAX_VALUE, TIME_MIN_VALUE

@@ -10,7 +10,7 @@ rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Collection, NamedTuple
+from typing import Collection
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from mpijoin.config.job import ROTATE
 from mpijoin.data.codec import ALIGNMENT, decode, encode
 from mpijoin.data.room import Room
 from mpijoin.messages import KINDS, Slot
+from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Left, Out
 from mpijoin.operators.stored import TableOperator
 from mpijoin.records import SpillFigures

@@ -17,7 +17,7 @@ import time
 from array import array
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple, Sequence
+from typing import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from mpijoin.data.codec import ALIGNMENT, is_sealed
 from mpijoin.data.room import Room
 from mpijoin.disk import new_file, read_all, write_all
 from mpijoin.errors import CodecError, ScratchError
+from mpijoin.named import NamedTuple
 from mpijoin.refusals import reading, writing
 from mpijoin.spill.scratch import Scratch
 from mpijoin.spill.spares import SPARE_BYTES, Spares

@@ -23,10 +23,11 @@ import tempfile
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Iterator, Mapping, NamedTuple
+from typing import Iterator, Mapping
 
 from mpijoin.disk import lies_in_memory
 from mpijoin.errors import ScratchError
+from mpijoin.named import NamedTuple
 from mpijoin.refusals import Raised, writing
 
 VARIABLES = ("SLURM_TMPDIR", "TMPDIR")

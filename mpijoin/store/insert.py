@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from mpijoin.compiled import kernel, part
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.hashing import hash64
 from mpijoin.store.blocks import append_blob, flags_of, free_pages, note_tuples, open_block, slot_id, tags_of
 from mpijoin.store.directory import UNSPLITTABLE, bucket_bytes, local_depth, note_first, split_bucket, within_limits

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import mmap
 from contextlib import suppress
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
+from mpijoin.named import NamedTuple
 from mpijoin.store.blocks import take_free_pages
 from mpijoin.store.simd import LINE_TAGS
 from mpijoin.store.state import (

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mpijoin.compiled import kernel
+from mpijoin.named import NamedTuple
 from mpijoin.store.blocks import copy_blob
 from mpijoin.store.simd import unsigned
 from mpijoin.store.state import ADDRESS, HAS_BLOB, NEXT, PAGE_WORDS, SIZE

@@ -9,13 +9,14 @@ the flag.
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Sequence
+from typing import Iterator, Sequence
 
 import numpy as np
 
 from mpijoin.data.batch import read_only
 from mpijoin.data.codec import decode
 from mpijoin.errors import CodecError, ProtocolError
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.hashing import hash_keys
 from mpijoin.store.insert import Fresh
 from mpijoin.store.pool import StreamSpec

@@ -5,12 +5,11 @@ Before a slave takes anything over, the checks here make sure that the frames ar
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from mpijoin.data.codec import Frame
 from mpijoin.errors import CodecError, ProtocolError
+from mpijoin.named import NamedTuple
 from mpijoin.store.directory import PREFIX_SHIFT
 from mpijoin.store.state import (
     COMPARISONS,

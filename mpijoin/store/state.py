@@ -21,9 +21,11 @@ order.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from mpijoin.named import NamedTuple
 
 STREAMS_MAX = 8
 # This number stands for no page, no bucket, no slot.

@@ -18,13 +18,14 @@ since = 0. Tags are not shipped. The blob address of a shipped tuple is an index
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from mpijoin.data.batch import read_only
 from mpijoin.data.codec import aligned_empty, decode, reserve, seal
 from mpijoin.errors import MemoryBudgetError, ProtocolError
+from mpijoin.named import NamedTuple
 from mpijoin.store.shipment import BLOCKS_KIND, TAIL_KIND, Blocks, Shipment, carried, checked, meta_of, unchecked
 from mpijoin.store.state import (
     BLOCKS,

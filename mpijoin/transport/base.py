@@ -23,9 +23,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Callable, Collection, NamedTuple, Protocol
+from typing import Callable, Collection, Protocol
 
 import numpy as np
+
+from mpijoin.named import NamedTuple
 
 # One contiguous uint8[n], or several of them, which are the parts of one message.
 Data = np.ndarray | tuple[np.ndarray, ...]

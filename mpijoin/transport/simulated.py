@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from random import Random
-from typing import Any, Callable, Collection, NamedTuple, Protocol
+from typing import Any, Callable, Collection, Protocol
 
 from mpijoin.errors import PeerError
+from mpijoin.named import NamedTuple
 from mpijoin.transport.base import Channel, Data, Message, TransportStats, check_message, nothing, octets_of
 
 

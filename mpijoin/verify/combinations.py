@@ -3,7 +3,7 @@ certificate."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from mpijoin.conditions.kinds import Columns, kinds_of
 from mpijoin.conditions.sql import sql_of
 from mpijoin.conditions.tree import KEY_SIDE, Kinds, Node, parse
 from mpijoin.config.job import ALL, ANTI, FIRST, INNER, LAST, NEAREST, SEMI, Job, Join
+from mpijoin.named import NamedTuple
 from mpijoin.verify.inputs import INT64_MIN, JOINS, KEYLESS, Clock, Stream
 from mpijoin.verify.values import decoded, finer_by
 

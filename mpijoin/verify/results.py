@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mpijoin.config.job import Function, Job
+from mpijoin.named import NamedTuple
 from mpijoin.verify.aggregates import answer_kind, is_real
 from mpijoin.verify.combinations import row_name
 from mpijoin.verify.inputs import BATCH_ROWS, Stream, insert

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mpijoin.conditions.tree import durations_of, names_in
 from mpijoin.config.job import COUNT, Job, Join, Output, StreamJob
 from mpijoin.config.load import load_job
 from mpijoin.config.queries import only_query
 from mpijoin.errors import InputError
+from mpijoin.named import NamedTuple
 from mpijoin.rundir import RunDirectory, read_failure, refuse_simulated
 from mpijoin.verify import MEMORY_LIMIT
 from mpijoin.verify.combinations import condition_of, holds_sql

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from mpijoin.config.job import Job
 from mpijoin.config.units import listed, plural, show
 from mpijoin.errors import JobError
+from mpijoin.named import NamedTuple
 from mpijoin.verify.inputs import FILE_STRIDE, Clock, Stream, input_rows
 from mpijoin.verify.values import canonical, decoded, stored_type
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 import pyarrow as pa
 
 from mpijoin.config.job import Job
+from mpijoin.named import NamedTuple
 from mpijoin.verify.inputs import JOINS, LATE, Clock, Stream, input_rows, insert, make_table
 from mpijoin.verify.report import one_row
 from mpijoin.why.choose import InputRow, rows_like

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 from mpijoin.checkpoint.files import read_frames
 from mpijoin.checkpoint.manifest import numbers_in, read_manifest
@@ -11,6 +10,7 @@ from mpijoin.config.check import resolve
 from mpijoin.config.job import Job
 from mpijoin.data.record import RecordLayout
 from mpijoin.errors import CheckpointError, CodecError, ProtocolError
+from mpijoin.named import NamedTuple
 from mpijoin.rundir import RunDirectory, read_failure
 from mpijoin.sources.base import SourcePosition
 from mpijoin.sources.position import decode_position

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from mpijoin.config.job import SyntheticSource
 from mpijoin.generators.schedule import TIME_MAX
 from mpijoin.generators.stream import SyntheticStream
+from mpijoin.named import NamedTuple
 
 TUPLE_BYTES = 16  # time and key
 FILE_BYTES = 128 << 20  # of tuples in memory, that a file holds by default

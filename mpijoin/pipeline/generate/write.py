@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from mpijoin.compiled import kernel
 from mpijoin.config.columns import synthetic_schema
 from mpijoin.config.rules import SYNTHETIC_TIME
 from mpijoin.generators.stream import SyntheticStream
+from mpijoin.named import NamedTuple
 from mpijoin.partitioning.hashing import pair_hash
 from mpijoin.pipeline.generate.plan import FilePlan, Piece, StreamPlan
 from mpijoin.refusals import writing

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from mpijoin.config.job import Memory
+from mpijoin.named import NamedTuple
 from mpijoin.pipeline.profile.findings import Profile
 
 PAGES_SHARE = 1.6  # pages are so many times the tuples in them, with theta "auto"

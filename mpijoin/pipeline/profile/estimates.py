@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Mapping, NamedTuple, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 
 from mpijoin.config.job import ANTI, SEMI, Join
+from mpijoin.named import NamedTuple
 from mpijoin.pipeline.profile.results import NORMAL_95, PAIRS_NAME, Expected, Found, Ranges, Sample, extrapolate
 
 

@@ -3,11 +3,12 @@ run it on groups of tuples."""
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, NamedTuple, Sequence
+from typing import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
+from mpijoin.named import NamedTuple
 from mpijoin.pipeline.profile.condition import Condition
 from mpijoin.pipeline.profile.results import Ranges, Reach, numbered, reach
 from mpijoin.pipeline.profile.seeking import OPEN, seeking_kernel

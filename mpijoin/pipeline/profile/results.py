@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
+
+from mpijoin.named import NamedTuple
 
 SLOTS_MAX = 1 << 10  # points of the curve of results over time
 SAMPLED_FROM_MAX = 1 << 14  # ranges to draw a sample from

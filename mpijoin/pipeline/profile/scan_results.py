@@ -4,7 +4,7 @@ keys."""
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mpijoin.errors import InputError
+from mpijoin.named import NamedTuple
 from mpijoin.pipeline.profile.arrivals import Arrivals
 from mpijoin.pipeline.profile.findings import Extent
 from mpijoin.pipeline.profile.results import (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mpijoin.compiled import kernel
 from mpijoin.join.where import part_of
+from mpijoin.named import NamedTuple
 from mpijoin.store.simd import unsigned
 
 NO, YES, OPEN = 0, 1, 2  # whether a tuple has a partner; OPEN: not all that it may have were asked
