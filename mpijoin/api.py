@@ -21,7 +21,8 @@ from mpijoin.config.rules import job_faults
 from mpijoin.config.units import show
 from mpijoin.errors import EXIT_SIGINT, AlreadyDone, JobError, MpijoinError, OutputError
 from mpijoin.launch.embedded import local_slaves, run_local
-from mpijoin.launch.setup import RunSetup, launch_faults, merged_schemas, prepare
+from mpijoin.launch.roles import RunSetup, merged_schemas
+from mpijoin.launch.setup import launch_faults, prepare
 from mpijoin.launch.sizes import size_for
 from mpijoin.launch.summary import RunOutcome
 from mpijoin.rundir import read_summary

@@ -14,7 +14,7 @@ from mpijoin.api import Prepared, Run, Silent, error_of, prepared_of
 from mpijoin.config.job import Job
 from mpijoin.errors import Checkpointed, Interrupted, JobError
 from mpijoin.launch.embedded import run_local
-from mpijoin.launch.setup import merged_schemas
+from mpijoin.launch.roles import merged_schemas
 from mpijoin.rundir import read_summary
 from mpijoin.signals import SignalFlag
 from mpijoin.sinks.collector import Writers

@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Mapping
 
-from mpijoin.errors import JobError
+from mpijoin.errors import JobError, OutputError
 from mpijoin.named import NamedTuple
 from mpijoin.refusals import writing
 
@@ -76,6 +76,13 @@ class FolderLock:
     def is_held(self) -> bool:
         """False if the run stood still for so long that another took it for dead."""
         return self._token in _held and self.path.exists()
+
+    def check(self) -> None:
+        """Raises OutputError if the lock is lost."""
+        if not self.is_held:
+            taken = "another run has it now: this one stood still, and was taken for dead"
+            gone = f"{self.path.name} in it is gone: the folder was removed or emptied during the run"
+            raise OutputError(f"{self.path.parent}: {taken if any(self.path.parent.glob(LOCKS)) else gone}")
 
     def release(self) -> None:
         """Removes the lock, and the folder if nothing else is in it. Never raises; a second call does nothing."""

@@ -24,7 +24,7 @@ from mpijoin.config.job import Job
 from mpijoin.config.load import load_job
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import EXIT_DONE
-from mpijoin.launch.setup import Roles, RunSetup
+from mpijoin.launch.roles import Roles, RunSetup
 from mpijoin.launch.warmup import warm_up
 from mpijoin.messages import Finished, Piece, Report, Slot, Stop, encode_message, parse
 from mpijoin.partitioning.buffers import MiniBuffers

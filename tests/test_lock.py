@@ -7,14 +7,13 @@ import stat
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from mpijoin import lock
 from mpijoin.errors import JobError, OutputError
-from mpijoin.launch.setup import RunSetup
+from mpijoin.launch.roles import RunSetup
 from mpijoin.lock import take, this_owner
 
 ROOT = Path(__file__).parents[1]
@@ -46,14 +45,14 @@ def left(folder, owner, age_s=0.0):
     """A lock of somebody else's."""
     folder.mkdir(exist_ok=True)
     path = folder / "lock-00003.json"
-    path.write_text(json.dumps(asdict(owner)) if owner else "")
+    path.write_text(json.dumps(owner._asdict()) if owner else "")
     at_s = time.time() - age_s
     os.utime(path, (at_s, at_s))
     return path
 
 
 def elsewhere(**fields):
-    return replace(this_owner(OUTSIDE), host="node7", machine="another boot pid:[1]", pid=4321, token="t", **fields)
+    return this_owner(OUTSIDE)._replace(host="node7", machine="another boot pid:[1]", pid=4321, token="t", **fields)
 
 
 class Holder:
@@ -125,7 +124,7 @@ def test_of_several_that_want_it_at_once_exactly_one_gets_it(tmp_path, before):
     for turn in range(5):
         folder, go = tmp_path / f"run-{turn}", tmp_path / f"go-{turn}"
         if before == "a dead one":
-            left(folder, replace(this_owner(OUTSIDE), start=1))
+            left(folder, this_owner(OUTSIDE)._replace(start=1))
         holders = [Holder(folder, go) for _ in range(4)]
         go.touch()
         said = [holder.said() for holder in holders]
@@ -136,7 +135,7 @@ def test_of_several_that_want_it_at_once_exactly_one_gets_it(tmp_path, before):
 
 
 def test_a_number_that_another_process_has_now_does_not_keep_a_dead_owner_alive(tmp_path):
-    left(tmp_path, replace(this_owner(OUTSIDE), pid=1, start=1))
+    left(tmp_path, this_owner(OUTSIDE)._replace(pid=1, start=1))
     assert taken(tmp_path).path.name == "lock-00004.json"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import TYPE_CHECKING, Callable, Sequence
 
 import numpy as np
 
@@ -24,14 +24,16 @@ from mpijoin.data.room import Room
 from mpijoin.errors import CheckpointError, CodecError, JobError, MemoryBudgetError, ProtocolError
 from mpijoin.messages import KINDS, Restore, Restored, Slot
 from mpijoin.named import NamedTuple
-from mpijoin.operators.base import GroupState
-from mpijoin.operators.stored import TableOperator
-from mpijoin.policy import first_active
+from mpijoin.policy.choose import first_active
 from mpijoin.rank import MASTER, Rank
 from mpijoin.records import GroupSpans, PartInfo, Span
 from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.parts import content_fault, size_fault
 from mpijoin.spill.forms import AnySpiller, form_of, is_of_generations
+
+if TYPE_CHECKING:
+    from mpijoin.operators.base import GroupState
+    from mpijoin.operators.stored import TableOperator
 
 
 class Holder(NamedTuple):

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import TYPE_CHECKING, Callable, Sequence
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from mpijoin.errors import CheckpointError
 from mpijoin.named import NamedTuple
 from mpijoin.operators.base import GroupState
 from mpijoin.records import GroupSpans, Span
-from mpijoin.spill.forms import AnySpiller
+
+if TYPE_CHECKING:
+    from mpijoin.spill.forms import AnySpiller
 
 ALIVE_LEAST = 0.5  # a group is written anew when less than this share of its blocks on disk still counts
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from mpijoin.errors import OutputError, ProtocolError
 from mpijoin.messages import EpochEnd, Finished, ResultMarker, ResultRows, Saved
 from mpijoin.rank import MASTER, WAIT_S, Rank
-from mpijoin.sinks.collector import Collector
+
+if TYPE_CHECKING:
+    from mpijoin.sinks.collector import Collector
 
 
 class CollectorRank:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 from mpijoin.checkpoint.identity import identity_of
 from mpijoin.checkpoint.manifest import Group, Manifest, RunState, last_number_in, prune, write_manifest
-from mpijoin.checkpoint.restore import Resumption
 from mpijoin.checkpoint.totals import total
 from mpijoin.config.job import Job
 from mpijoin.disk import sync_path
@@ -20,6 +19,9 @@ from mpijoin.rank import Rank
 from mpijoin.records import Counts, InputState, MoveTotals
 from mpijoin.refusals import writing
 from mpijoin.rundir import RunDirectory
+
+if TYPE_CHECKING:
+    from mpijoin.checkpoint.restore import Resumption
 
 
 @dataclass

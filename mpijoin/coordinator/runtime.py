@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpijoin.checkpoint.restore import Resumption
 from mpijoin.collector.runtime import cut_results
 from mpijoin.coordinator import events
 from mpijoin.coordinator.checkpointing import Checkpointing
@@ -16,7 +15,7 @@ from mpijoin.coordinator.others import heard, told
 from mpijoin.coordinator.start import loaded, new_core
 from mpijoin.directives import Notes
 from mpijoin.errors import ProtocolError
-from mpijoin.launch.setup import RunSetup
+from mpijoin.launch.roles import RunSetup
 from mpijoin.messages import EpochEnd, Finished, Marker, Report, ResultMarker, ResultRows, Saved, Signalled
 from mpijoin.metrics.moves import MovesFile
 from mpijoin.orders import AskLoads, ComputePartitions, Loads, Partitions, SpillOrder, Step
@@ -31,8 +30,11 @@ from mpijoin.producer.start import pacing_of
 from mpijoin.progress import Progress, ProgressView, SlaveProgress
 from mpijoin.rank import MASTER, Rank
 from mpijoin.records import Counts, Fed, Feeding, SpillFigures
-from mpijoin.sinks.collector import Collector
 from mpijoin.time_events import Ticked
+
+if TYPE_CHECKING:
+    from mpijoin.checkpoint.restore import Resumption
+    from mpijoin.sinks.collector import Collector
 
 
 class Master:

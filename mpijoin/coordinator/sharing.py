@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Callable, Sequence
+from typing import TYPE_CHECKING, Callable, Sequence
 
 import numpy as np
 
-from mpijoin.checkpoint.restore import Resumption
 from mpijoin.data.record import RecordLayout
 from mpijoin.directives import Share
-from mpijoin.launch.setup import RunSetup
+from mpijoin.launch.roles import RunSetup
 from mpijoin.partitioning.table import PartitionTable
-from mpijoin.policy import first_active
+from mpijoin.policy.choose import first_active
 from mpijoin.producer.views import never
 from mpijoin.rank import MASTER, Rank
 from mpijoin.sources.position import decode_position, encode_position
 from mpijoin.sources.shares import deal, deal_again
+
+if TYPE_CHECKING:
+    from mpijoin.checkpoint.restore import Resumption
 
 
 def owners_at_first(setup: RunSetup, resumption: Resumption | None) -> tuple[int, ...]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-from mpijoin.checkpoint.restore import Resumption
 from mpijoin.checkpoint.schedule import Schedule, walltime_end_s
 from mpijoin.clock import RunClock
 from mpijoin.config.job import FIXED, Job
 from mpijoin.coordinator.master import MasterCore
 from mpijoin.coordinator.reorganization import Loaded, Reorganization
 from mpijoin.coordinator.setup import MasterSetup
-from mpijoin.launch.setup import RunSetup
+from mpijoin.launch.roles import RunSetup
 from mpijoin.orders import PER_GROUP, Loads
 from mpijoin.partitioning.table import PartitionTable
-from mpijoin.policy import first_active, make_policy
+from mpijoin.policy.choose import first_active, make_policy
 from mpijoin.policy.view import GroupView
 from mpijoin.producer.pacing import Pacing
 from mpijoin.producer.start import waiting_bytes_max
 from mpijoin.producer.views import never
+
+if TYPE_CHECKING:
+    from mpijoin.checkpoint.restore import Resumption
 
 
 def new_core(run: RunSetup, clock: RunClock, pacing: Pacing, resumption: Resumption | None = None) -> MasterCore:

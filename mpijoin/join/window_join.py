@@ -13,7 +13,6 @@ from mpijoin.join.results import certificate_of
 from mpijoin.join.state import Ask
 from mpijoin.join.tracks import WithOld
 from mpijoin.join.unmatched import Unmatched
-from mpijoin.join.where import Where
 from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Filter, Out, Progress
 from mpijoin.operators.stored import Finder, TableOperator
@@ -188,6 +187,10 @@ def window_join(
         specs = tuple(spec._replace(flagged=True) for spec in specs)
     if marks:
         specs = tuple(spec._replace(flagged=flagged) for spec, flagged in zip(specs, marks.flagged))
-    asks = () if where is None else (Where(where),)
+    asks: tuple[Ask, ...] = ()
+    if where is not None:
+        from mpijoin.join.where import Where  # late: most joins have no condition
+
+        asks = (Where(where),)
     pool = new_pool(memory_bytes, block_bytes, max(spec.tuple_words for spec in specs))
     return WindowJoin(Setup(partitions, theta, specs, symmetric=symmetric, marks=marks, asks=asks, tracks=tracks), pool)

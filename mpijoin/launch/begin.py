@@ -14,7 +14,7 @@ from mpijoin.config.dump import dump_job
 from mpijoin.config.load import load_job
 from mpijoin.data.schema import UNIT_NS, Column, JoinSchema, StreamSchema
 from mpijoin.errors import JobError, ProtocolError
-from mpijoin.launch.setup import Roles, RunSetup
+from mpijoin.launch.roles import Roles, RunSetup
 from mpijoin.messages import Begin
 from mpijoin.rundir import RunDirectory
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 import os
 from functools import partial
-from typing import Sequence
+from typing import TYPE_CHECKING, Sequence
 
 from mpijoin.errors import LaunchError
 from mpijoin.limits import allow_open_files, check_address_space
@@ -14,6 +14,9 @@ from mpijoin.machine import keep_freed_memory
 from mpijoin.named import NamedTuple
 from mpijoin.signals import SignalFlag
 from mpijoin.transport.guard import launched_by_mpi, launched_rank, launched_size
+
+if TYPE_CHECKING:
+    from mpijoin.launch.roles import RunSetup
 
 
 class Options(NamedTuple):
@@ -43,8 +46,8 @@ def main_run(job_path: str, overrides: Sequence[str], options: Options) -> int:
     keep_freed_memory()
     allow_open_files()
     check_address_space()
-    # Modules that are loaded stay loaded. Looking for garbage among them would take a tenth of the start. life.py turns
-    # the collection on again.
+    # Modules that are loaded stay loaded. Looking for garbage among them would take a tenth of the start. ready.py has
+    # the collection turned on again.
     gc.disable()
     try:
         if not launched_by_mpi(os.environ):
@@ -65,11 +68,13 @@ def main_run(job_path: str, overrides: Sequence[str], options: Options) -> int:
 
 
 def _run_under_mpi(job_path: str, overrides: Sequence[str], options: Options, signals: SignalFlag) -> int:
-    # These are loaded before MPI starts, because the first steps of MPI wait for the other ranks in a busy loop.
-    from mpijoin.launch.processes import run_mpi
-    from mpijoin.launch.setup import RunSetup, setup_of
+    from mpijoin.launch.processes import load_role, run_mpi
+
+    load_role(launched_rank(os.environ))
 
     def make_setup(size: int) -> RunSetup:
+        from mpijoin.launch.setup import setup_of
+
         return setup_of(job_path, overrides, lambda job: size, *options.how)
 
     return run_mpi(make_setup, signals, options.debug, options.quiet)

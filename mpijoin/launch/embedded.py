@@ -12,8 +12,10 @@ from mpijoin.clock import RunClock
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
 from mpijoin.launch.helping import helpers
-from mpijoin.launch.life import run_master, run_other, use_of
-from mpijoin.launch.setup import RunSetup
+from mpijoin.launch.master import run_master
+from mpijoin.launch.others import run_other
+from mpijoin.launch.ready import use_of
+from mpijoin.launch.roles import RunSetup
 from mpijoin.launch.summary import RunOutcome
 from mpijoin.machine import core_count
 from mpijoin.rank import MASTER, Rank

@@ -18,7 +18,8 @@ from typing import Iterator
 
 from mpijoin.compiled import kept_folder
 from mpijoin.launch.sharing import prepare
-from mpijoin.launch.warmup import Use, sets_of
+from mpijoin.launch.use import Use
+from mpijoin.launch.warmup import sets_of
 from mpijoin.machine import core_count
 
 

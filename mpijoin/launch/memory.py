@@ -9,7 +9,7 @@ from typing import Callable, Iterator, Mapping
 
 from mpijoin.config.job import AT_END, GENERATIONS, Job
 from mpijoin.config.units import format_duration, format_size
-from mpijoin.launch.setup import RunSetup
+from mpijoin.launch.roles import RunSetup
 from mpijoin.limits import address_space_share
 from mpijoin.named import NamedTuple
 from mpijoin.node_memory import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from importlib import import_module
 from typing import Callable
 
 import pyarrow as pa
@@ -11,14 +12,22 @@ import pyarrow as pa
 from mpijoin.clock import RunClock
 from mpijoin.errors import LaunchError
 from mpijoin.launch.begin import begin_of, setup_in
-from mpijoin.launch.life import run_master, run_other
-from mpijoin.launch.setup import RunSetup
+from mpijoin.launch.roles import RunSetup
 from mpijoin.messages import Begin, Stop
-from mpijoin.progress import Progress
 from mpijoin.rank import MASTER, Rank, exit_code_of
 from mpijoin.signals import SignalFlag
 from mpijoin.transport.base import Transport
 from mpijoin.transport.guard import check_launch
+
+# Modules of this package: of the master, and of slaves. A further producer and the collector load their own later.
+LEADS, SERVES = ("setup", "master"), ("others", "slave", "warm_slave")
+
+
+def load_role(number: int) -> None:
+    """Loads what a rank of this number most likely needs. That is done before MPI starts, because the first steps of
+    MPI wait for the other ranks in a busy loop."""
+    for name in LEADS if number == MASTER else SERVES:
+        import_module(f"mpijoin.launch.{name}")
 
 
 def run_mpi(make_setup: Callable[[int], RunSetup], signals: SignalFlag, debug: bool, quiet: bool = False) -> int:
@@ -31,11 +40,16 @@ def run_mpi(make_setup: Callable[[int], RunSetup], signals: SignalFlag, debug: b
     # A rank has one core. More threads of Arrow would take the cores of other ranks.
     pa.set_cpu_count(1)
     rank = Rank(transport, RunClock(), signals)
-    if rank.number != MASTER:
-        return run_other(rank, partial(_receive_setup, rank))
+    return _lead(rank, make_setup, debug, quiet) if rank.number == MASTER else _serve(rank)
+
+
+def _lead(rank: Rank, make_setup: Callable[[int], RunSetup], debug: bool, quiet: bool) -> int:
+    from mpijoin.launch.master import run_master
+    from mpijoin.progress import Progress
+
     try:
-        signals.check()
-        setup = make_setup(transport.size)
+        rank.signals.check()
+        setup = make_setup(rank.transport.size)
     except BaseException as error:
         exit_code = exit_code_of(error)
         rank.stop_all(Stop(exit_code, "there is no setup"))
@@ -43,6 +57,12 @@ def run_mpi(make_setup: Callable[[int], RunSetup], signals: SignalFlag, debug: b
         raise
     _send_setup(rank, setup)
     return run_master(setup, rank, Progress(quiet=quiet), debug).exit_code
+
+
+def _serve(rank: Rank) -> int:
+    from mpijoin.launch.others import run_other
+
+    return run_other(rank, partial(_receive_setup, rank))
 
 
 def open_transport() -> Transport:

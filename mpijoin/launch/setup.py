@@ -1,13 +1,11 @@
-"""What every rank must know before it can begin: the job, the schema, and which rank is master, slave or collector."""
+"""Makes the setup of a run: checks job and ranks, locks the folders, and makes the run directory."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Sequence
-
-import pyarrow as pa
+from typing import Callable, Iterator, Mapping, Sequence
 
 from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import newest_identity, numbers_in, prune, remove
@@ -17,92 +15,15 @@ from mpijoin.config.faults import Fault, fault
 from mpijoin.config.job import FileSource, Job, Memory
 from mpijoin.config.units import format_duration, plural, show
 from mpijoin.data.files import expand_files
-from mpijoin.data.results import result_schema
 from mpijoin.data.schema import JoinSchema
-from mpijoin.errors import AlreadyDone, InputError, JobError, OutputError
+from mpijoin.errors import AlreadyDone, InputError, JobError
+from mpijoin.launch.roles import Roles, RunSetup
 from mpijoin.launch.sizes import sized
-from mpijoin.lock import LOCKS, FolderLock, take
-from mpijoin.named import NamedTuple
-from mpijoin.rank import MASTER
+from mpijoin.lock import FolderLock, take
 from mpijoin.refusals import reading
 from mpijoin.run_files import blocking_file, room_faults
 from mpijoin.rundir import RunDirectory
 from mpijoin.spill.scratch import choose_root, remove_leftovers
-
-
-class Roles(NamedTuple):
-    """The role of each rank. The first ranks are producers, and rank 0 is the coordinator, too. With results =
-    "collect" the last rank merges the results. If that would leave no slave, rank 0 does so.
-
-    >>> Roles(4, True).slaves, Roles(4, True).name(3)
-    ((1, 2), 'collector')
-    >>> Roles(4, False, 2).slaves, Roles(4, False, 2).name(1)
-    ((2, 3), 'producer')
-    """
-
-    size: int
-    collects: bool
-    producer_count: int = 1
-
-    @property
-    def collector(self) -> int | None:
-        if not self.collects:
-            return None
-        return self.size - 1 if self.size > self.producer_count + 1 else MASTER
-
-    @property
-    def producers(self) -> tuple[int, ...]:
-        return tuple(range(self.producer_count))
-
-    @property
-    def collectors(self) -> tuple[int, ...]:
-        """The collector, if there is one."""
-        return () if self.collector is None else (self.collector,)
-
-    @property
-    def slaves(self) -> tuple[int, ...]:
-        return tuple(rank for rank in range(self.producer_count, self.size) if rank != self.collector)
-
-    def name(self, rank: int) -> str:
-        if rank == MASTER:
-            return "master"
-        if rank < self.producer_count:
-            return "producer"
-        return "collector" if rank == self.collector else "slave"
-
-
-class RunSetup(NamedTuple):
-    """`directory` and `checkpoints` are the folders of the run and of its checkpoints. They are None where a run writes
-    no files. `resumes` says whether the run continues from a checkpoint that lies there. `locks` are those of both
-    folders, and only the master has them. A run without a directory keeps the late rows of each stream in `late`, whose
-    objects have `write(table)`. `chosen` has a line about each value that the job leaves to the launch."""
-
-    job: Job
-    schema: JoinSchema
-    roles: Roles
-    directory: RunDirectory | None
-    checkpoints: Path | None = None
-    resumes: bool = False
-    locks: tuple[FolderLock, ...] = ()
-    late: tuple[Any, ...] = ()
-    chosen: tuple[str, ...] = ()
-
-    @property
-    def has_locks(self) -> bool:
-        """Whether this run may still write to its folders."""
-        return all(lock.is_held for lock in self.locks)
-
-    def check_locks(self) -> None:
-        """Raises OutputError if a lock is lost."""
-        for lock in self.locks:
-            if not lock.is_held:
-                taken = "another run has it now: this one stood still, and was taken for dead"
-                gone = f"{lock.path.name} in it is gone: the folder was removed or emptied during the run"
-                raise OutputError(f"{lock.path.parent}: {taken if any(lock.path.parent.glob(LOCKS)) else gone}")
-
-    def release(self) -> None:
-        """Releases the folders for others. A second call does nothing."""
-        release_all(self.locks)
 
 
 def setup_of(
@@ -301,8 +222,3 @@ def _too_few(roles: Roles) -> Fault:
     wanted = f"a run needs {roles.producer_count} producers and at least one slave"
     ranks = plural(roles.size, "rank")
     return fault("cluster", "producers", f"{ranks}: {wanted}: use mpirun -n {roles.producer_count + 1} or more")
-
-
-def merged_schemas(setup: RunSetup) -> list[pa.Schema]:
-    """Returns the result columns of each query, or of the one join, as a collector writes them."""
-    return [result_schema(one, setup.schema) for one in setup.job.each]

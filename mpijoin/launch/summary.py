@@ -12,7 +12,7 @@ from mpijoin.config.job import COUNT, MWAY, Job
 from mpijoin.config.units import plural, rounded_duration
 from mpijoin.disk import sync_path
 from mpijoin.errors import EXIT_DONE
-from mpijoin.launch.setup import merged_schemas
+from mpijoin.launch.roles import merged_schemas
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.ledger import StreamCounts, Written, check_ledger
 from mpijoin.named import NamedTuple

@@ -8,7 +8,7 @@ from typing import Callable, Sequence
 import numpy as np
 
 from mpijoin.errors import ProtocolError
-from mpijoin.launch.setup import RunSetup
+from mpijoin.launch.roles import RunSetup
 from mpijoin.messages import Slot
 from mpijoin.moving import steps
 from mpijoin.named import NamedTuple

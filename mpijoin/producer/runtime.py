@@ -7,7 +7,7 @@ from typing import Any
 from mpijoin.config.job import FIXED
 from mpijoin.directives import Directive, Notes, Share
 from mpijoin.errors import ProtocolError
-from mpijoin.launch.setup import RunSetup
+from mpijoin.launch.roles import RunSetup
 from mpijoin.messages import Finished, Marker, Report
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.producer import events

@@ -24,8 +24,10 @@ from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import JobError, ProtocolError
 from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
-from mpijoin.launch.life import new_collector, rank_log
-from mpijoin.launch.setup import RunSetup, prepare
+from mpijoin.launch.collecting import new_collector
+from mpijoin.launch.logs import rank_log
+from mpijoin.launch.roles import RunSetup
+from mpijoin.launch.setup import prepare
 from mpijoin.launch.sizes import size_for
 from mpijoin.launch.summary import RunOutcome, summarize
 from mpijoin.operators.base import Operator

@@ -4,7 +4,7 @@ are held back meanwhile (`Mover`), to one by PTLB (`Tracks`), or to a group of w
 
 from __future__ import annotations
 
-from typing import Iterable, Sequence
+from typing import TYPE_CHECKING, Iterable, Sequence
 
 from mpijoin.messages import Slot, State
 from mpijoin.moving import spreading, steps
@@ -15,7 +15,9 @@ from mpijoin.slave.inputs import Inputs
 from mpijoin.slave.moving import Mover, Taken
 from mpijoin.slave.spreads import Spreads
 from mpijoin.slave.tracks import Tracks
-from mpijoin.spill.spiller import Spiller
+
+if TYPE_CHECKING:
+    from mpijoin.spill.spiller import Spiller
 
 
 class HandOver:

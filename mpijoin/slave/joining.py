@@ -8,7 +8,6 @@ from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.join.marks import MARKS
 from mpijoin.join.results import EqualKeys
 from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
-from mpijoin.join.where import kernel_of as condition_kernel
 from mpijoin.join.window_join import window_join
 from mpijoin.operators.base import Filter, Keep, Operator, Out
 from mpijoin.operators.stored import TableOperator
@@ -29,7 +28,11 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: 
         from mpijoin.slave.rarer import rarer_operator
 
         return rarer_operator(job, schema, streams, memory_bytes, theta)
-    where = condition_kernel(job.join.where, schema) if job.join.where else None
+    where = None
+    if job.join.where:
+        from mpijoin.join.where import kernel_of
+
+        where = kernel_of(job.join.where, schema)
     sizes = (job.cluster.partitions, memory_bytes, block, theta)
     return window_join(*sizes, streams, marks=MARKS.get(job.join.type), where=where, tracks=job.has_tracks)
 

@@ -8,7 +8,7 @@ it has one. A consumer keeps aside what has come until it is whole.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Iterable, Sequence
+from typing import TYPE_CHECKING, Iterable, Sequence
 
 import numpy as np
 
@@ -25,7 +25,9 @@ from mpijoin.records import Transfer
 from mpijoin.slave.batches import Batches
 from mpijoin.slave.inputs import Inputs
 from mpijoin.spill.ranking import held_bytes, ranked, within
-from mpijoin.spill.spiller import Spiller
+
+if TYPE_CHECKING:
+    from mpijoin.spill.spiller import Spiller
 
 # So much state is read out at once, which takes some 10 ms. The next portion waits until the consumer has taken this
 # one.

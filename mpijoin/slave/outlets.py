@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence, cast
+from typing import TYPE_CHECKING, Any, Callable, Sequence, cast
 
 import numpy as np
 
@@ -14,14 +14,12 @@ from mpijoin.named import NamedTuple
 from mpijoin.operators.base import Consumer, Operator, Out
 from mpijoin.records import PartInfo, QueryCounts
 from mpijoin.rundir import RunDirectory
-from mpijoin.sinks.base import Sink
-from mpijoin.sinks.collector import SendSink
-from mpijoin.sinks.parquet import ParquetSink
-from mpijoin.sinks.parts import part_prefix
-from mpijoin.sinks.table import TableBuilder
-from mpijoin.slave.delays import DelayMeter
 from mpijoin.slave.joining import filters_of, new_out, wall_s_per_unit
 from mpijoin.transport.base import Data
+
+if TYPE_CHECKING:
+    from mpijoin.sinks.base import Sink
+    from mpijoin.slave.delays import DelayMeter
 
 
 class Way(NamedTuple):
@@ -60,9 +58,7 @@ class Outlets:
         self._consumers: list[Consumer] = []
         for number, (name, one) in enumerate(zip(job.names or ("",), job.each)):
             sinks = _sinks_of(one, number, name, schema, way)
-            windows = [schema.ticks(stream.window_ns) for stream in one.streams]
-            paced = one.run.speed != MAX
-            meters = [DelayMeter(clock, wall_s_per_unit(one, schema), record, windows)] if paced else []
+            meters = [] if one.run.speed == MAX else [_meter_of(one, schema, clock, record)]
             self.sinks += sinks
             self._meters += meters
             if job.queries:
@@ -103,13 +99,29 @@ class Outlets:
             consumer.end_epoch(epoch, last)
 
 
+def _meter_of(
+    job: Job, schema: JoinSchema, clock: RunClock, record: Callable[[np.ndarray, np.ndarray], None]
+) -> DelayMeter:
+    from mpijoin.slave.delays import DelayMeter
+
+    windows = [schema.ticks(stream.window_ns) for stream in job.streams]
+    return DelayMeter(clock, wall_s_per_unit(job, schema), record, windows)
+
+
 def _sinks_of(job: Job, number: int, name: str, schema: JoinSchema, way: Way) -> list[Sink]:
     """The sinks of a query, or of a job that has none. number, name: the query's."""
+    if way.send is None and job.output.results == COUNT:
+        return []
+    from mpijoin.sinks.table import TableBuilder
+
     if way.send is not None:
+        from mpijoin.sinks.collector import SendSink
+
         builder = TableBuilder(job, schema) if job.output.results != COUNT else None
         return [SendSink(builder, way.number, way.send, number)]
-    if job.output.results == COUNT:
-        return []
+    from mpijoin.sinks.parquet import ParquetSink
+    from mpijoin.sinks.parts import part_prefix
+
     assert way.directory is not None  # Without a directory, the results are collected.
     folder, prefix = way.directory.open_results, part_prefix(way.number, name)
     return [ParquetSink(TableBuilder(job, schema), folder, prefix, job.output.part_bytes)]

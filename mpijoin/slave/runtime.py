@@ -6,14 +6,14 @@ import math
 from collections import deque
 from functools import partial
 from itertools import islice
-from typing import Callable, Sequence
+from typing import TYPE_CHECKING, Callable, Sequence
 
 import numpy as np
 
 from mpijoin.checkpoint.saver import Saver
 from mpijoin.config.inject import holds_at
 from mpijoin.errors import ProtocolError
-from mpijoin.launch.setup import RunSetup
+from mpijoin.launch.roles import RunSetup
 from mpijoin.messages import AnyMessage, Finished, Marker, Report, Slot, State
 from mpijoin.moving import steps
 from mpijoin.operators.base import Operator
@@ -32,9 +32,11 @@ from mpijoin.slave.rotating import new_core
 from mpijoin.slave.saving import Savings
 from mpijoin.slave.spilling import Spilling, spill_rule
 from mpijoin.slave.totals import counts_of, figures_of, plans_of
-from mpijoin.spill.forms import AnySpiller
 from mpijoin.time_events import Rest, Ticked
 from mpijoin.transport.base import Channel, Data
+
+if TYPE_CHECKING:
+    from mpijoin.spill.forms import AnySpiller
 
 # While more bytes of results than this are on their way to the collector, joining waits.
 UNSENT_BYTES_MAX = 16 << 20

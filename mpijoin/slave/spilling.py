@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import contextmanager
-from typing import Collection, Iterator
+from typing import TYPE_CHECKING, Collection, Iterator, cast
 
 import numpy as np
 
 from mpijoin.clock import RunClock
-from mpijoin.config.job import ROTATE, WHEN_IDLE, Job
+from mpijoin.config.job import GENERATIONS, ROTATE, WHEN_IDLE, Job
 from mpijoin.errors import MORE_MEMORY
 from mpijoin.operators.base import Out, Totals
 from mpijoin.records import SpillFigures
@@ -17,9 +17,11 @@ from mpijoin.slave.batches import Batches
 from mpijoin.slave.events import Cleaned, Diverted, Rotate, Rotated, Spill, Spilled
 from mpijoin.slave.inputs import Inputs
 from mpijoin.slave.rule import SpillRule
-from mpijoin.spill.forms import AnySpiller
-from mpijoin.spill.rotator import Rotator
-from mpijoin.spill.spiller import Spiller
+
+if TYPE_CHECKING:
+    from mpijoin.spill.forms import AnySpiller
+    from mpijoin.spill.rotator import Rotator
+    from mpijoin.spill.spiller import Spiller
 
 
 def spill_rule(job: Job, spiller: AnySpiller | None) -> SpillRule | None:
@@ -54,12 +56,13 @@ class Spilling:
     @property
     def by_generations(self) -> Spiller | None:
         """The spiller where it keeps generations on disk, which go along with groups that move."""
-        return self._spiller if isinstance(self._spiller, Spiller) else None
+        own = self._spiller
+        return cast("Spiller", own) if own and own.form == GENERATIONS else None
 
     @property
     def rotator(self) -> Rotator:
-        assert isinstance(self._spiller, Rotator)  # Only a core whose rule says so rotates.
-        return self._spiller
+        assert self._spiller and self._spiller.form == ROTATE  # Only a core whose rule says so rotates.
+        return cast("Rotator", self._spiller)
 
     @property
     def figures(self) -> SpillFigures:
@@ -177,7 +180,7 @@ class Spilling:
         """What to do about a memory into which not even one row more fits. lacking_pages: that row's."""
         if self._spiller is None:
             return MORE_MEMORY
-        if isinstance(self._spiller, Rotator):
+        if self._spiller and self._spiller.form == ROTATE:
             return (
                 "partitions that rotate must fit one at a time, with the rows that come for them: set more [cluster]"
                 ' partitions, or give each slave more memory, or set [memory] spill = "generations" if the job may'

@@ -6,8 +6,7 @@
 There may be thousands of runs, but only the file that was written to last is open, besides a few that were read last.
 Small frames wait in memory for others of their file, so that thousands of runs that grow by little at a time cost few
 writes. A file that is removed may be written again under the name of another (spares.py), so it may be longer than what
-is in it. Sizes are kept in memory: nothing that is read from disk is taken for a length. Nothing is flushed to disk,
-since what survives this process is of no use to any other.
+is in it. Sizes are kept in memory: nothing that is read from disk is taken for a length. Nothing is flushed to disk.
 """
 
 from __future__ import annotations

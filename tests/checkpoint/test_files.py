@@ -1,6 +1,5 @@
 """State files and manifests: whole under their name or not there, and damage is named."""
 
-import dataclasses
 import errno
 import json
 import zlib
@@ -247,7 +246,7 @@ def check_identity_runs(found):
         check_identity(own, found.identity)
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Manifest)])
+@pytest.mark.parametrize("name", Manifest._fields)
 def test_a_manifest_without_a_field_is_refused_by_name(folder, name):
     value = content(folder)
     del value[name]
@@ -256,7 +255,7 @@ def test_a_manifest_without_a_field_is_refused_by_name(folder, name):
         read_manifest(folder, 7)
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(RunState)])
+@pytest.mark.parametrize("name", RunState._fields)
 def test_where_the_run_stood_is_known_whole_or_refused_by_name(folder, name):
     value = content(folder)
     kept = value["run"].pop(name)

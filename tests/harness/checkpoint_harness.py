@@ -44,7 +44,8 @@ from mpijoin.coordinator.runtime import Master
 from mpijoin.errors import EXIT_CHECKPOINTED, AlreadyDone, Checkpointed, Interrupted
 from mpijoin.join.marks import MARKS
 from mpijoin.launch.embedded import run_local
-from mpijoin.launch.setup import merged_schemas, prepare
+from mpijoin.launch.roles import merged_schemas
+from mpijoin.launch.setup import prepare
 from mpijoin.launch.sizes import size_for
 from mpijoin.rundir import RunDirectory, read_summary
 from mpijoin.signals import SignalFlag

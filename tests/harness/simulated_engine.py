@@ -34,11 +34,11 @@ from mpijoin.config.load import load_job
 from mpijoin.config.moves import MOVES, MSLB, PTLB
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.marks import MARKS
-from mpijoin.launch.setup import Roles, RunSetup, merged_schemas
+from mpijoin.launch.roles import Roles, RunSetup, merged_schemas
 from mpijoin.moving import consumer, steps
 from mpijoin.operators.stored import TableOperator
 from mpijoin.plans.operator import PlannedJoin
-from mpijoin.policy import make_policy
+from mpijoin.policy.choose import make_policy
 from mpijoin.simulate.cluster import Manner, Quiet, SimulatedCluster
 from mpijoin.simulate.costs import Costs
 from mpijoin.sinks.collector import Writers

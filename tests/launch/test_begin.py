@@ -1,6 +1,6 @@
 """The setup of a run travels as plain data: what is sent is what arrives, and what is no setup is refused by name."""
 
-from dataclasses import replace
+
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from mpijoin.config.load import load_job
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.errors import ProtocolError
 from mpijoin.launch.begin import begin_of, setup_in
-from mpijoin.launch.setup import Roles, RunSetup
+from mpijoin.launch.roles import Roles, RunSetup
 from mpijoin.messages import encode_message, parse
 from mpijoin.rundir import RunDirectory
 
@@ -35,7 +35,7 @@ def setup(streams=3, directory=True):
 @pytest.mark.parametrize("directory", [False, True])
 def test_a_setup_arrives_as_it_was_sent_without_its_locks(streams, directory):
     sent = setup(streams, directory)
-    assert setup_in(parse(encode_message(begin_of(replace(sent, locks=("a lock",)))))) == sent
+    assert setup_in(parse(encode_message(begin_of(sent._replace(locks=("a lock",)))))) == sent
 
 
 def changed(**values):

@@ -11,7 +11,7 @@ import mpijoin
 from mpijoin.cli import main
 from mpijoin.config.job import Cluster, Job, Memory
 from mpijoin.launch.memory import memory_lines, memory_of_slave
-from mpijoin.launch.setup import Roles, RunSetup
+from mpijoin.launch.roles import Roles, RunSetup
 from mpijoin.node_memory import LEAST_BYTES, node_memory
 
 MB = 1 << 20

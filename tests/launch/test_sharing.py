@@ -15,7 +15,8 @@ import pytest
 from mpijoin.compiled import cache_folder
 from mpijoin.launch import sharing
 from mpijoin.launch.sharing import KernelSet, help_out, prepare
-from mpijoin.launch.warmup import Use, sets_of
+from mpijoin.launch.use import Use
+from mpijoin.launch.warmup import sets_of
 
 ROOT = Path(__file__).parents[2]
 FEW_S = 0.2
@@ -94,7 +95,8 @@ def test_who_helps_leaves_to_others_what_they_compile(folder):
 HELPED = """
 import sys, time
 from mpijoin.launch.helping import helpers
-from mpijoin.launch.warmup import Use, sets_of
+from mpijoin.launch.use import Use
+from mpijoin.launch.warmup import sets_of
 
 use = Use(text=False, rows=False)
 sets = sets_of("slave", use)
@@ -130,7 +132,7 @@ def test_there_are_no_helpers_where_nothing_can_be_kept(tmp_path):
         "import tempfile\n"
         f"tempfile.tempdir = {nowhere!r}\n"
         "from mpijoin.launch.helping import helpers\n"
-        "from mpijoin.launch.warmup import Use\n"
+        "from mpijoin.launch.use import Use\n"
         "with helpers(Use()) as count:\n"
         "    print(count)"
     )

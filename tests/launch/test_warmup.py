@@ -9,6 +9,7 @@ import pytest
 
 from mpijoin.compiled import Kernel
 from mpijoin.launch import sharing, warmup
+from mpijoin.launch.use import Use
 
 ROOT = Path(__file__).parents[2]
 
@@ -126,7 +127,7 @@ def test_what_a_stop_needs_is_compiled_beforehand_and_loaded_only_then(monkeypat
 
     monkeypatch.setattr(Kernel, "entry", entry)
     monkeypatch.setattr(sharing, "cache_folder", lambda: tmp_path)  # Only of the stamps: nothing counts as compiled.
-    use = warmup.Use(text=False, rows=False, stops=True, symmetric=symmetric)
+    use = Use(text=False, rows=False, stops=True, symmetric=symmetric)
     needed = {"pause_probe_mway" if symmetric else "pause_probe", "list_blocks", "copy_blocks", "count_fresh"}
     warmup.warm_up("slave", 0, use)
     assert needed <= set(loaded)
@@ -154,7 +155,7 @@ def test_two_ranks_of_a_first_start_compile_nothing_twice(monkeypatch, tmp_path,
 
     monkeypatch.setattr(Kernel, "entry", noted)
     monkeypatch.setattr(sharing, "cache_folder", lambda: tmp_path)
-    use = warmup.Use(text=False, rows=False, moves=True, **use)
+    use = Use(text=False, rows=False, moves=True, **use)
     sets, backwards = (warmup.sets_of("slave", use, backwards) for backwards in (False, True))
     assert [one.name for one in backwards[1:]] == [one.name for one in sets[:0:-1]] and len(sets) == 5
     large, found = {"insert_groups", *probes}, []

@@ -147,3 +147,37 @@ def test_the_slave_is_told_by_its_own_rank_in_a_stalled_run(job, tmp_path):
     ]
     summary = mpi_run(3, job, tmp_path / "run", *settings, 'cluster.distribution_epoch="50 ms"')
     assert list(summary["held_back_by"]) == ["2"]
+
+
+LOADED = """
+import atexit, os, sys
+from mpijoin.__main__ import process
+
+def tell():
+    names = {".".join(name.split(".")[1:3]) for name in sys.modules if name.startswith("mpijoin.")}
+    with open(os.environ["LOADED"] + "/" + os.environ["PMI_RANK"], "w") as file:
+        file.write("\\n".join(sorted(names)))
+
+atexit.register(tell)
+process()
+"""
+LEADS = {"coordinator.core", "producer.core", "sources.screen", "policy.balance", "config.check", "launch.setup"}
+JOINS = {"slave.core", "store.insert", "join.window_join", "operators.stored"}
+RARE = {"spill.spiller", "spill.rotator", "checkpoint.restore", "sinks.table", "queries.pairs"}
+
+
+def test_each_role_loads_only_what_it_is_made_of(tmp_path):
+    """Every rank pays for what it loads, all of them at once, before anything is joined."""
+    job, out = write_job(tmp_path / "job.toml"), tmp_path / "out"
+    (tmp_path / "loaded").mkdir()
+    command = [str(MPIRUN), "-n", "4", sys.executable, "-c", LOADED, "run", str(job), "--quiet"]
+    settings = ["cluster.producers=2", "output.results='count'", f"output.path='{out}'"]
+    command += [word for setting in settings for word in ("--set", setting)]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "LOADED": str(tmp_path / "loaded")}
+    for options in ([], ["--overwrite"]):  # A first start compiles, and then the master helps the slaves.
+        subprocess.run(command + options, env=environ, check=True, timeout=120)
+    master, producer, *slaves = (set((tmp_path / "loaded" / str(rank)).read_text().split()) for rank in range(4))
+    assert LEADS <= master and not master & (JOINS | RARE)
+    assert "producer.core" in producer and not producer & {*RARE, "coordinator.core"}
+    for slave in slaves:
+        assert JOINS <= slave and not slave & (LEADS | RARE)

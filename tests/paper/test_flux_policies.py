@@ -3,7 +3,7 @@
 import pytest
 
 from mpijoin.config.job import Balance
-from mpijoin.policy import make_policy
+from mpijoin.policy.choose import make_policy
 from mpijoin.policy.flux import excess_bytes, utilization
 from mpijoin.policy.plan import Collect
 from mpijoin.policy.view import ClusterView, GroupView, SlaveView

@@ -1,11 +1,10 @@
 """The policies of LAD, sentence by sentence."""
 
-from dataclasses import replace
 
 import pytest
 
 from mpijoin.config.job import Balance, Memory
-from mpijoin.policy import make_policy
+from mpijoin.policy.choose import make_policy
 from mpijoin.policy.plan import Plan, Relocate, Spill
 from mpijoin.policy.view import ClusterView, GroupView, SlaveView
 
@@ -63,7 +62,7 @@ def test_and_only_when_the_pause_is_over(policy):
     first = policy(uneven)
     assert first.relocations
     for now_s, again in ((20.0, False), (46.0, False), (46.1, True)):
-        later = policy(replace(uneven, now_s=now_s, memory=first.memory))
+        later = policy(uneven._replace(now_s=now_s, memory=first.memory))
         assert bool(later.relocations) == again, now_s
 
 
@@ -122,7 +121,7 @@ def test_relocation_comes_first():
     uneven = cluster(machine(1, 170, 4000, disk_mb=300), machine(2, 100, 10, disk_mb=300), now_s=1.0)
     first = ACTIVE(uneven)
     assert first.relocations and not first.spills
-    assert ACTIVE(replace(uneven, now_s=20.0, memory=first.memory)) == Plan()
+    assert ACTIVE(uneven._replace(now_s=20.0, memory=first.memory)) == Plan()
 
 
 def test_a_third_of_the_machine_s_state_goes_at_once():
@@ -138,9 +137,9 @@ def test_all_that_is_forced_is_bounded_by_what_the_query_lacks():
     is the overall available memory of the cluster." """
     view, forced = needy(400, 100, now_s=100.0), 0
     lacking = 2 * 270 * MB - int(0.9 * 400 * MB)
-    memory = ACTIVE(replace(view, now_s=99.0)).memory._replace(forced_bytes=0)
+    memory = ACTIVE(view._replace(now_s=99.0)).memory._replace(forced_bytes=0)
     for now_s in range(100, 120):
-        plan = ACTIVE(replace(view, now_s=float(now_s), memory=memory))
+        plan = ACTIVE(view._replace(now_s=float(now_s), memory=memory))
         memory, forced = plan.memory, forced + sum(spill.octets for spill in plan.spills)
     assert forced == lacking
 
@@ -149,11 +148,11 @@ def test_what_fits_into_memory_stays_there():
     """ "This aims to assure that data that fits into memory is left there." A state that does not grow fits where it is
     now; one that grows will be twice as large when as much time has passed again."""
     still = cluster(machine(1, 100, 4000), machine(2, 100, 100), now_s=100.0)
-    first = ACTIVE(replace(still, now_s=50.0))
-    assert ACTIVE(replace(still, memory=first.memory)) == Plan()
+    first = ACTIVE(still._replace(now_s=50.0))
+    assert ACTIVE(still._replace(memory=first.memory)) == Plan()
     before = ACTIVE(cluster(machine(1, 50, 4000), machine(2, 50, 100), now_s=50.0)).memory
-    grown = ACTIVE(replace(still, memory=before._replace(forced_bytes=0)))
+    grown = ACTIVE(still._replace(memory=before._replace(forced_bytes=0)))
     assert [spill.slave for spill in grown.spills] == [2]
     little = cluster(machine(1, 40, 4000), machine(2, 40, 100), now_s=100.0)
     before = ACTIVE(cluster(machine(1, 20, 4000), machine(2, 20, 100), now_s=50.0)).memory
-    assert ACTIVE(replace(little, memory=before)) == Plan()
+    assert ACTIVE(little._replace(memory=before)) == Plan()

@@ -6,7 +6,7 @@ Of IV-C those on who moves what to whom; how a move is carried out: test_wsj_reo
 
 from cluster_model import ClusterModel, idle_view, slave_view
 from mpijoin.config.job import Balance
-from mpijoin.policy import make_policy
+from mpijoin.policy.choose import make_policy
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView
 

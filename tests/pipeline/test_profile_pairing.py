@@ -1,7 +1,6 @@
 """Pairs, rows without partner, and what a condition says of a sample of both: against the definition, and the bounds
 against what they promise."""
 
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -93,7 +92,7 @@ def test_a_condition_about_what_is_no_number_is_refused_by_name(kind, where):
     sides = {name: {"kind": "synthetic", "tuples": 1} for name in ("left", "right")}
     job = load_job({**sides, "join": {"where": where}})
     with pytest.raises(JobError, match="profile can ask about numbers, .*, and left.s is of another kind"):
-        condition_of(job, JoinSchema((stream, replace(stream, name="right")), "s"))
+        condition_of(job, JoinSchema((stream, stream._replace(name="right")), "s"))
 
 
 def test_without_a_condition_nothing_is_drawn_and_a_group_may_be_empty():

@@ -1,6 +1,5 @@
 """Policy "balance" on made-up histories: what it estimates, when it moves, what it never does."""
 
-from dataclasses import replace
 
 import pytest
 
@@ -16,10 +15,10 @@ def balance(one, periods=2):
     """What it wants when it has seen this for so many periods; until then nothing may move."""
     memory = one.memory
     for _ in range(periods - 1):
-        plan = policy.balance(replace(one, memory=memory))
+        plan = policy.balance(one._replace(memory=memory))
         assert plan == Plan()
         memory = plan.memory
-    return policy.balance(replace(one, memory=memory))
+    return policy.balance(one._replace(memory=memory))
 
 
 def nodes(one):
@@ -104,7 +103,7 @@ def test_an_only_group_goes_to_an_idle_slave_that_is_faster():
     )
     assert (
         policy.balance(back).moves == ()
-        and policy.balance(replace(back, memory=policy.balance(back).memory)).moves == ()
+        and policy.balance(back._replace(memory=policy.balance(back).memory)).moves == ()
     )
 
 
@@ -144,7 +143,7 @@ def test_a_gain_must_make_up_for_the_time_that_groups_are_under_way():
     slaves = uneven().slaves
     known = balance(view(*slaves)).memory
     for periods, moves in ((0.5, True), (3.0, False)):
-        cost = replace(known, pace=MovingPace(64, 0.5, periods), has_moved=False)
+        cost = known._replace(pace=MovingPace(64, 0.5, periods), has_moved=False)
         assert bool(policy.balance(view(*slaves, memory=cost)).moves) == moves
 
 
@@ -197,18 +196,18 @@ def test_one_that_falls_behind_is_relieved_at_once(load, inflow, acts):
 
 def test_what_was_there_for_one_period_moves_nothing():
     even = view(*(slave_view(slave, load=0.5, groups=tuple(range(10 * slave, 10 * slave + 9))) for slave in (1, 2, 3)))
-    off = replace(even, slaves=(even.slaves[0], slave_view(2, load=0.1, groups=tuple(range(20, 29))), even.slaves[2]))
+    off = even._replace(slaves=(even.slaves[0], slave_view(2, load=0.1, groups=tuple(range(20, 29))), even.slaves[2]))
     known, seen = balance(even, 4).memory, []
     for one in (off, even, off, even, even):
-        plan = policy.balance(replace(one, memory=known))
+        plan = policy.balance(one._replace(memory=known))
         seen.append(plan)
         known = plan.memory
     assert seen == [Plan()] * 5
     assert known.noise > 0.2  # and it has learned from it
     quiet = balance(even, 4).memory
-    first = policy.balance(replace(off, memory=quiet))
+    first = policy.balance(off._replace(memory=quiet))
     # twice, and it is a change
-    assert first == Plan() and policy.balance(replace(off, memory=first.memory)).moves != ()
+    assert first == Plan() and policy.balance(off._replace(memory=first.memory)).moves != ()
 
 
 def test_while_a_load_is_suspect_nothing_moves():
@@ -218,7 +217,7 @@ def test_while_a_load_is_suspect_nothing_moves():
     known = None
     for _ in range(4):
         known = learn(uneven(memory=known))
-    seen = policy.balance(replace(odd, memory=known))
+    seen = policy.balance(odd._replace(memory=known))
     assert seen == Plan() and seen.memory.is_suspect(odd)
     assert policy.balance(uneven(memory=seen.memory)).moves != ()
 
@@ -241,7 +240,7 @@ def test_one_slave_that_falls_behind_is_relieved_at_smaller_differences():
         others = [slave_view(slave, 0.0, 0.9, tuple(range(100 * slave, 100 * slave + 30))) for slave in (2, 3, 4)]
         known = balance(view(slave_view(1, 0.0, 0.9, groups), *others), 8).memory
         return policy.balance(
-            view(slave_view(1, occupancy, 0.99, groups, inflow), *others, memory=replace(known, settled=0))
+            view(slave_view(1, occupancy, 0.99, groups, inflow), *others, memory=known._replace(settled=0))
         )
 
     assert plan(0.3, 1.12) == Plan()

@@ -1,6 +1,5 @@
 """Policy "balance" spreads a group that alone is too much for a slave, and gathers it when it cools down."""
 
-from dataclasses import replace
 
 import pytest
 
@@ -94,7 +93,7 @@ def test_balance_spreads_after_the_difference_has_lasted_and_does_not_do_so_for_
         memory, plans = plan.memory, [*plans, plan]
     spreads = [bool(plan.spreads) for plan in plans]
     assert not spreads[0] and any(spreads)
-    quiet = [balance(replace(view_of(slave(1, {HOT: 0.95}), *OTHERS), may_spread=False)) for _ in range(3)]
+    quiet = [balance(view_of(slave(1, {HOT: 0.95}), *OTHERS)._replace(may_spread=False)) for _ in range(3)]
     assert not any(plan.spreads for plan in quiet)
 
 

@@ -6,8 +6,8 @@ import pytest
 from cluster_model import idle_view, slave_view
 from mpijoin.config.job import Balance
 from mpijoin.errors import JobError
-from mpijoin.policy import make_policy
 from mpijoin.policy.chance import chance
+from mpijoin.policy.choose import make_policy
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView
 

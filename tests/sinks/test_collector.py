@@ -9,8 +9,8 @@ import pytest
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.errors import ProtocolError
-from mpijoin.launch.life import new_collector
-from mpijoin.launch.setup import Roles, RunSetup, merged_schemas
+from mpijoin.launch.collecting import new_collector
+from mpijoin.launch.roles import Roles, RunSetup, merged_schemas
 from mpijoin.messages import EpochEnd, ResultRows
 from mpijoin.sinks.collector import Collector, Writers
 

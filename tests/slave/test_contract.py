@@ -10,7 +10,7 @@ from join_harness import groups_of, numbered, pack
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.errors import MemoryBudgetError
-from mpijoin.launch.setup import Roles, RunSetup
+from mpijoin.launch.roles import Roles, RunSetup
 from mpijoin.messages import Columns, Finished, Piece, Slot
 from mpijoin.operators.base import Operator, Progress
 from mpijoin.rank import MASTER

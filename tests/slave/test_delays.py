@@ -15,7 +15,7 @@ from engine_harness import Stream, section
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.data.record import RecordLayout
-from mpijoin.launch.setup import Roles, RunSetup
+from mpijoin.launch.roles import Roles, RunSetup
 from mpijoin.messages import Columns, Finished, Piece, Slot
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.rank import MASTER

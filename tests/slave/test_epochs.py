@@ -12,7 +12,7 @@ import pytest
 from engine_harness import Stream, section
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
-from mpijoin.launch.setup import Roles, RunSetup
+from mpijoin.launch.roles import Roles, RunSetup
 from mpijoin.messages import EpochEnd, Slot, State
 from mpijoin.orders import Step
 from mpijoin.rank import MASTER, WAIT_S
