@@ -2,7 +2,7 @@
 
 Durations are integer nanoseconds (`_ns`), sizes integer bytes (`_bytes`). `load.py` makes a `Job` from TOML,
 `check.py` lists its faults. The sections are named tuples and not dataclasses because every rank makes these classes
-when it starts, and a frozen dataclass takes Python six times as long to make.
+when it starts, and a frozen dataclass takes 25 times as long to make.
 """
 
 from __future__ import annotations
