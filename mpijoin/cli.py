@@ -154,6 +154,17 @@ PIPELINE = ("generate", "prepare", "profile")
 # Longer lines are hard to read.
 FIELDS_CELLS_MAX = 110
 
+# The arguments that are paths, by their names in the options, and how a user knows them.
+PATHS = {
+    "job": "JOB.toml",
+    "run": "RUN",
+    "sweep": "SWEEP.toml",
+    "raw": "RAW",
+    "inputs": "JOB.toml or LEFT RIGHT",
+    "folder": "FOLDER",
+    "output": "--output",
+    "costs": "--costs",
+}
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # Standard output may be a file on a disk that is full.
 _KEEP_LINES = argparse.RawDescriptionHelpFormatter
 
@@ -169,6 +180,7 @@ def _main(arguments: Sequence[str]) -> int:
     try:
         options = _parser(arguments).parse_args(arguments)
         debug = options.debug
+        _refuse_empty_paths(options)
         # A run handles signals itself.
         with nullcontext() if options.command is _run else terminable():
             return options.command(options)
@@ -189,6 +201,14 @@ def _main(arguments: Sequence[str]) -> int:
             return _report(f"the output cannot be written: {os.strerror(error.errno)}", EXIT_FAILED, debug)
         text = f"internal error: {type(error).__name__}: {error} (--debug shows where)"
         return _report(text, EXIT_FAILED, debug)
+
+
+def _refuse_empty_paths(options: argparse.Namespace) -> None:
+    """An empty path would mean the current folder, which nobody means who writes ''."""
+    for name, shown in PATHS.items():
+        given = getattr(options, name, None)
+        if "" in (given if isinstance(given, list) else [given]):
+            raise JobError([f"{shown}: got '', wanted a path"])
 
 
 def _stopped(by: str, exit_code: int, debug: bool) -> int:
@@ -318,7 +338,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     scripts = _command(
         commands, "slurm-scripts", _slurm_scripts, "copy the batch scripts for Slurm", SLURM_SCRIPTS_EPILOG
     )
-    scripts.add_argument("folder", metavar="DIR", help="where to; made if need be")
+    scripts.add_argument("folder", metavar="FOLDER", help="where to; made if need be")
     scripts.add_argument("--overwrite", action="store_true", help="replace files of these names that were changed")
     _command(
         commands,

@@ -61,7 +61,7 @@ def room_faults(path: Path, overwrite: bool = False, inputs: Sequence[str] = ())
     where = f"[output] path: {path}"
     if blocked := blocking_file(path):
         what = "it" if blocked == path else blocked
-        return [f"{where} cannot be a folder, {what} is a file: wanted a folder that is new or empty"]
+        return [f"{where} cannot be a folder, {what} is {kind_of(blocked)}: wanted a folder that is new or empty"]
     files = [name for name in _walk(path, path) if not _is_lock(name)] if path.is_dir() else []
     if not files:
         return []
@@ -84,6 +84,11 @@ def blocking_file(path: Path) -> Path | None:
     """The path, or the part of it that exists, if that is no folder. None: there is a folder, or one can be made."""
     there = next((one for one in (path, *path.parents) if os.path.lexists(one)), path)
     return None if there.is_dir() or not os.path.lexists(there) else there
+
+
+def kind_of(path: Path) -> str:
+    """What is there instead of a folder, in words."""
+    return "a file" if path.exists() else "a link to nothing"
 
 
 def make_room(path: Path, overwrite: bool, inputs: Sequence[str]) -> None:

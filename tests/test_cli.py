@@ -212,3 +212,27 @@ def test_help_says_how_srun_finds_mpi(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "srun --mpi=pmi2 -n 5 mpijoin run job.toml" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, named",
+    [
+        (["run", ""], "JOB.toml"),
+        (["verify", ""], "RUN"),
+        (["report", "one", ""], "RUN"),
+        (["report", "one", "-o", ""], "FOLDER"),
+        (["slurm-scripts", ""], "FOLDER"),
+        (["sweep", "run", ""], "SWEEP.toml"),
+        (["generate", "job.toml", "-o", ""], "--output"),
+    ],
+)
+def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch, capsys, arguments, named):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2 and capsys.readouterr().err == f"mpijoin: {named}: got '', wanted a path\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_path_that_is_a_link_to_nothing_is_called_that(tmp_path, job_file, capsys):
+    (tmp_path / "out").symlink_to(tmp_path / "gone")
+    assert main(["check", str(job_file), "--set", f"output.path='{tmp_path}/out'"]) == 2
+    assert "cannot be a folder, it is a link to nothing: wanted" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from mpijoin.launch.roles import Roles, RunSetup
 from mpijoin.launch.sizes import sized
 from mpijoin.lock import FolderLock, take
 from mpijoin.refusals import reading
-from mpijoin.run_files import blocking_file, room_faults
+from mpijoin.run_files import blocking_file, kind_of, room_faults
 from mpijoin.rundir import RunDirectory
 from mpijoin.spill.scratch import choose_root, remove_leftovers
 
@@ -145,7 +145,7 @@ def _checkpoint_faults(folder: Path, taken_over: bool) -> Iterator[Fault]:
         return
     if blocked:
         it = "it" if blocked == folder else blocked
-        text = f"{folder} cannot be a folder, {it} is a file: wanted a folder that all ranks see"
+        text = f"{folder} cannot be a folder, {it} is {kind_of(blocked)}: wanted a folder that all ranks see"
         yield fault("checkpoint", "path", text)
     elif used:
         text = f"{folder} holds another run's checkpoints: choose another, --resume or --overwrite"
@@ -161,7 +161,7 @@ def _scratch_faults(memory: Memory) -> Iterator[Fault]:
     there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
     if not there.is_dir():
         it = "it" if there == folder else there
-        text = f"{folder} cannot be a folder, {it} is a file: wanted a folder on a disk of each node's own"
+        text = f"{folder} cannot be a folder, {it} is {kind_of(there)}: wanted a folder on a disk of each node's own"
         yield fault("memory", "path", text)
     elif not os.access(there, os.W_OK | os.X_OK):
         what = "cannot be written" if there == folder else f"cannot be made, {there} cannot be written"

@@ -64,7 +64,7 @@ def find_row(job: Job, stream: Stream, clock: Clock, asked: Asked) -> InputRow:
     if index >= max(1, len(stream.files)):
         files = plural(len(stream.files), "file")
         raise JobError(
-            [f"--row: {stream.name} has no row {asked.row}: its file would be number {index}, but there are {files}"]
+            [f"--row: {stream.name} has no row {asked.row}: its file would be number {index} of {files}, from 0"]
         )
     end = index * FILE_STRIDE
     for batch in input_rows(job, stream, clock, index):

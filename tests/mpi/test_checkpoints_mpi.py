@@ -47,7 +47,7 @@ part = "64 KB"
 """
 TUPLES, LONG_TUPLES = 60_000, 250_000
 EPOCHS = 200  # The short job has about so many epochs.
-KILLS = 10
+KILLS = 7
 # With these, there is still input to be read while slaves join. After the end of the input a signal comes too late.
 SMALL_BUFFERS = ['cluster.buffer="64 KiB"', 'cluster.master_buffer="64 KiB"']
 END_S = 150.0  # A run takes two seconds if nobody else uses the cores.

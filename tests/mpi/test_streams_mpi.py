@@ -178,7 +178,7 @@ def test_groups_did_move_in_these_runs(moved):
     assert sum(counts) > 20 and sum(count > 0 for count in counts) > len(counts) / 2, moved
 
 
-KILLS = 6
+KILLS = 4
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,12 @@ tuples = 3000
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def java_for_few_rows(monkeypatch):
+    """Six Java processes of a job start side by side on few cores. None lives long enough to be optimized."""
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
 def submit(folder, nodes, *arguments):
     """Submits prepare.sbatch from `folder` and waits; returns the exit code and the job's log."""
     return run_job(folder, "-N", str(nodes), "-t", "5", str(ROOT / "slurm/prepare.sbatch"), *arguments)

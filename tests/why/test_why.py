@@ -94,7 +94,7 @@ def test_a_row_is_named_by_file_or_by_key_and_time_and_shown(capsys, run):
         (["--row", "1"], "--stream: is missing, wanted "),
         (["--stream", "x", "--row", "1"], '--stream: got "x", wanted '),
         (["--row", "120"], "has 120 rows, got position 120"),
-        (["--row", str(1 << 40)], "would be number 1, but there are 1 file"),
+        (["--row", str(1 << 40)], "would be number 1 of 1 file, from 0"),
         (["--row", "x.parquet:1"], 'got file "x.parquet"'),
         (["--row", "-1"], "wanted the row's number from 0"),
         (["--key", "key 1"], "wanted either --row ROW, or --key KEY and --time TIME"),
