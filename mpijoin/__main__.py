@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import NoReturn
-
-from mpijoin.cli import main
-from mpijoin.transport.guard import launched_by_mpi
 
 # Nothing here multiplies matrices. Left alone, NumPy's library for that starts a thread for each core as it is loaded,
 # and each looks for work for 0.1 s of its core before it sleeps: in every rank, while the others start.
@@ -26,6 +24,14 @@ def process() -> NoReturn:
     """
     for name, count in WITHOUT_THREADS.items():
         os.environ.setdefault(name, count)
+    # Until the command line can say that it was stopped, Ctrl-C just ends the process. Python would show where it was.
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from mpijoin.cli import main
+    from mpijoin.transport.guard import launched_by_mpi
+
+    signal.signal(signal.SIGINT, handler)
     exit_code = main()
     if launched_by_mpi(os.environ):
         sys.exit(exit_code)

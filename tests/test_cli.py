@@ -1,6 +1,7 @@
 """The command line: what it prints, where, and with which exit code."""
 
 import os
+import signal
 import subprocess
 import sys
 import types
@@ -236,3 +237,29 @@ def test_an_output_path_that_is_a_link_to_nothing_is_called_that(tmp_path, job_f
     (tmp_path / "out").symlink_to(tmp_path / "gone")
     assert main(["check", str(job_file), "--set", f"output.path='{tmp_path}/out'"]) == 2
     assert "cannot be a folder, it is a link to nothing: wanted" in capsys.readouterr().err
+
+
+INTERRUPTED = """
+import builtins, os, signal, sys
+
+imported, asked_for = builtins.__import__, sys.argv.pop()
+
+def interrupted(name, *more):
+    if name == asked_for:
+        os.kill(os.getpid(), signal.SIGINT)
+    return imported(name, *more)
+
+from mpijoin.__main__ import process
+builtins.__import__ = interrupted
+process()
+"""
+
+
+@pytest.mark.parametrize(
+    "module, code, message",
+    [("mpijoin.cli", -signal.SIGINT, ""), ("mpijoin.config.reference", 130, "mpijoin: stopped by Ctrl-C\n")],
+)
+def test_ctrl_c_shows_no_traceback_from_the_beginning_on(module, code, message):
+    command = [sys.executable, "-c", INTERRUPTED, "check", "--fields", module]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (code, message)
