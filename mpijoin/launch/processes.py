@@ -20,7 +20,7 @@ from mpijoin.transport.base import Transport
 from mpijoin.transport.guard import check_launch
 
 # Modules of this package: of the master, and of slaves. A further producer and the collector load their own later.
-LEADS, SERVES = ("setup", "master"), ("others", "slave", "warm_slave")
+LEADS, SERVES = ("setup", "master", "warm_producer"), ("others", "slave", "warm_slave")
 
 
 def load_role(number: int) -> None:
