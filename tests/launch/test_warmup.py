@@ -168,7 +168,7 @@ def test_two_ranks_of_a_first_start_compile_nothing_twice(monkeypatch, tmp_path,
 
 THREADS = """
 from pathlib import Path
-from mpijoin import __main__
+from mpijoin import __main__, cli
 
 
 def main():
@@ -176,7 +176,7 @@ def main():
     return len(list(Path("/proc/self/task").iterdir()))
 
 
-__main__.main = main
+cli.main = main
 __main__.process()
 """
 
