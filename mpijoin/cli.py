@@ -17,9 +17,9 @@ from typing import Any, Callable, Sequence
 from mpijoin import __version__
 from mpijoin.errors import EXIT_DONE, EXIT_FAILED, EXIT_SIGINT, EXIT_SIGTERM, JobError, MpijoinError
 from mpijoin.limits import named
-from mpijoin.signals import Terminated, terminable
-from mpijoin.streams import patient_streams
-from mpijoin.transport.guard import launched_rank
+from mpijoin.signals import Terminated, die_of, terminable
+from mpijoin.streams import patient_streams, silent
+from mpijoin.transport.guard import launched_rank, launched_size
 
 DESCRIPTION = """\
 Join streams over a sliding time window, as an ordinary MPI job: one row of each stream, all of one key, are a result
@@ -151,20 +151,16 @@ MODULES = {
 }
 PIPELINE = ("generate", "prepare", "profile")
 
+# The exit code of a command that a signal has stopped, less this, is the signal's number.
+SIGNALLED = 128
 # Longer lines are hard to read.
 FIELDS_CELLS_MAX = 110
 
 # The arguments that are paths, by their names in the options, and how a user knows them.
-PATHS = {
-    "job": "JOB.toml",
-    "run": "RUN",
-    "sweep": "SWEEP.toml",
-    "raw": "RAW",
-    "inputs": "JOB.toml or LEFT RIGHT",
-    "folder": "FOLDER",
-    "output": "--output",
-    "costs": "--costs",
-}
+PATHS = dict(
+    job="JOB.toml", run="RUN", sweep="SWEEP.toml", raw="RAW", inputs="JOB.toml or LEFT RIGHT", folder="FOLDER",
+    output="--output", costs="--costs",
+)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # Standard output may be a file on a disk that is full.
 _KEEP_LINES = argparse.RawDescriptionHelpFormatter
 
@@ -178,7 +174,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str]) -> int:
     debug = False
     try:
-        options = _parser(arguments).parse_args(arguments)
+        # What is wrong with the arguments, or a help, is said by one rank.
+        with silent() if launched_rank(os.environ) else nullcontext():
+            options = _parser(arguments).parse_args(arguments)
         debug = options.debug
         _refuse_empty_paths(options)
         # A run handles signals itself.
@@ -212,8 +210,15 @@ def _refuse_empty_paths(options: argparse.Namespace) -> None:
 
 
 def _stopped(by: str, exit_code: int, debug: bool) -> int:
-    """Returns the exit code after a signal. Every process of a launcher gets the signal, but only one prints it."""
-    return exit_code if launched_rank(os.environ) else _report(f"stopped by {by}", exit_code, debug)
+    """Returns the exit code after a signal. Every process of a launcher gets the signal, but only one prints it.
+
+    A rank of several dies of it: others may be waiting for it in MPI, and if it left by itself, they would for ever.
+    """
+    if not launched_rank(os.environ):
+        _report(f"stopped by {by}", exit_code, debug)
+    if launched_size(os.environ) > 1:
+        die_of(exit_code - SIGNALLED)
+    return exit_code
 
 
 def _report(text: str, exit_code: int, debug: bool) -> int:

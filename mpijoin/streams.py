@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, Iterator
 
 NAMES = ("stdin", "stdout", "stderr")
@@ -63,3 +63,10 @@ def open_missing() -> None:
         if nowhere > number:
             os.close(nowhere)  # the number has been given away already
         setattr(sys, name, open(os.devnull, "w" if number else "r"))
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Nothing that the block prints is seen."""
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield

@@ -255,11 +255,28 @@ process()
 """
 
 
+MPI_0, MPI_1 = ({"PMI_SIZE": "2", "PMI_RANK": rank} for rank in "01")
+SAID = "mpijoin: stopped by Ctrl-C\n"
+
+
 @pytest.mark.parametrize(
-    "module, code, message",
-    [("mpijoin.cli", -signal.SIGINT, ""), ("mpijoin.config.reference", 130, "mpijoin: stopped by Ctrl-C\n")],
+    "module, environ, code, message",
+    [
+        ("mpijoin.cli", {}, -signal.SIGINT, ""),
+        ("mpijoin.config.reference", {}, 130, SAID),
+        ("mpijoin.config.reference", MPI_0, -signal.SIGINT, SAID),
+        ("mpijoin.config.reference", MPI_1, -signal.SIGINT, ""),
+    ],
 )
-def test_ctrl_c_shows_no_traceback_from_the_beginning_on(module, code, message):
+def test_ctrl_c_shows_no_traceback_from_the_beginning_on(module, environ, code, message):
+    """A rank dies of it, because a launcher ends the others then, and not if a rank leaves by itself."""
     command = [sys.executable, "-c", INTERRUPTED, "check", "--fields", module]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env={**os.environ, **environ}, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (code, message)
+
+
+@pytest.mark.parametrize("environ, says", [(MPI_0, True), (MPI_1, False)])
+def test_one_rank_says_what_is_wrong_with_the_arguments(environ, says):
+    command = [sys.executable, "-m", "mpijoin", "run", "job.toml", "--nonsense"]
+    done = subprocess.run(command, env={**os.environ, **environ}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and bool(done.stderr) == says and done.stdout == ""

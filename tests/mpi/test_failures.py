@@ -201,3 +201,26 @@ def test_a_run_gives_its_folder_back_however_long_that_takes(tmp_path):
     with Run(tmp_path, SHORT_JOB, 3, program=[sys.executable, "-c", SLOW_RELEASE]) as run:
         run.finish()
     assert run.code == 0 and (run.out / "summary.json").exists() and not list(run.out.glob("**/lock-*"))
+
+
+# Rank 1 gets the signal before it has begun to catch any, and leaves before MPI. The others wait for it there.
+EARLY = """
+import builtins, os, signal
+
+imported = builtins.__import__
+
+def interrupted(name, *more):
+    if name == "mpijoin.launch.command" and os.environ["PMI_RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGINT)
+    return imported(name, *more)
+
+from mpijoin.__main__ import process
+builtins.__import__ = interrupted
+process()
+"""
+
+
+def test_a_signal_to_a_rank_that_has_not_begun_stops_all(tmp_path):
+    with Run(tmp_path, SHORT_JOB, 3, program=[sys.executable, "-c", EARLY]) as run:
+        run.finish(ENDED_S)
+    assert run.code != 0 and not (run.out / "summary.json").exists()
