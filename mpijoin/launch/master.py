@@ -39,13 +39,13 @@ def run_master(
         compile_s = ready(rank, setup)
         resumption = _resumption(setup, rank) if setup.resumes else None
         position = share_out(setup, rank, resumption)
-        rank.meet(resumption.manifest.run.elapsed_s if resumption else 0.0)
         collector = None
         if setup.roles.collector == MASTER:
             from mpijoin.launch.collecting import new_collector, part_writers
 
             own_writers = writers or part_writers(setup, MASTER)
             collector = new_collector(setup, own_writers, resumption)
+        rank.meet(resumption.manifest.run.elapsed_s if resumption else 0.0)
         master = Master(setup, rank, progress, collector, resumption=resumption, position=position)
         if setup.job.checkpoint.is_on and (again := _resume_command(setup)):
             rank.log.info("should this run be stopped or killed, this goes on with it: %s", again)
