@@ -243,6 +243,7 @@ INTERRUPTED = """
 import builtins, os, signal, sys
 
 imported, asked_for = builtins.__import__, sys.argv.pop()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background ignores it.
 
 def interrupted(name, *more):
     if name == asked_for:
