@@ -15,8 +15,9 @@ class EpochRecord(NamedTuple):
     """One row of metrics/rank-N.parquet.
 
     Times are in us. Times and counts belong to this epoch alone, and states are those at its end.
-    wall_us = cpu_us + comm_us + idle_us + what other processes took. `window_bytes`, `blocks` and `groups` measure the
-    join state that is held. `buffer_bytes` is what waits to be joined at a slave, or to be sent at the master.
+    wall_us = cpu_us + comm_us + idle_us + what other processes took, but a producer's cpu_us includes its threads that
+    decode at the same time. `window_bytes`, `blocks` and `groups` measure the join state that is held. `buffer_bytes`
+    is what waits to be joined at a slave, or to be sent at the master.
 
     An epoch in which a slave spills or cleans up has further records, which cut it into parts. Times and counts then
     belong to the part that ends with the record.

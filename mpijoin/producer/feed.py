@@ -73,7 +73,7 @@ class Feed:
         names = [stream.name for stream in schema.streams]
         warmup_s = job.run.warmup_ns / 1e9
         role = setup.roles.name(rank.number)
-        self.recorder = SlotRecorder(rank, role, folder, names, warmup_s, start.part, self.counts())
+        self.recorder = SlotRecorder(rank, role, folder, names, warmup_s, start.part, self.counts(), self._decoding_s)
 
     def close(self) -> None:
         self.intake.close()
@@ -86,6 +86,9 @@ class Feed:
 
     def counts(self) -> list[SourceCounts]:
         return [source.counts for source in self.intake.sources]
+
+    def _decoding_s(self) -> float:
+        return self.intake.decoding_s
 
     def restore(self, waiting: Sequence[Slot]) -> None:
         """What waited for slaves when a checkpoint was cut waits now for those that have its groups."""

@@ -161,6 +161,11 @@ class Intake:
         joinable = sum(one.read - one.late - one.null_key for one in (source.counts for source in self.sources))
         return decoded * taken / joinable if joinable else decoded
 
+    @property
+    def decoding_s(self) -> float:
+        """CPU seconds of the sources' threads."""
+        return sum(source.decoding_s for source in self.sources)
+
     def close(self) -> None:
         for source in self.sources:
             source.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Sequence
+from typing import Callable, Sequence
 
 from mpijoin.metrics.write import MetricsFile
 from mpijoin.partitioning.scatter import Scattered
@@ -49,11 +49,14 @@ class SlotRecorder:
         warmup_s: float,
         part: int,
         counts: Sequence[SourceCounts],
+        decoding_s: Callable[[], float],
     ):
         """Times count from here on. folder: None where nothing is written · streams: their names · part: the number of
-        the checkpoint from which the run goes on; 0 where it begins · counts: those of the sources until now."""
+        the checkpoint from which the run goes on; 0 where it begins · counts: those of the sources until now ·
+        decoding_s: CPU seconds of the sources' threads until now, which count as this rank's."""
         self._rank, self._role, self._folder, self._streams, self._warmup_s = rank, role, folder, streams, warmup_s
         self._metrics = MetricsFile(folder, rank.number, streams, part) if folder else None
+        self._decoding_s = decoding_s
         self.declustering = Declustering()
         self._last, self._sent_bytes = self._times(), 0
         self._kept_out = kept_out_of(counts)
@@ -117,4 +120,4 @@ class SlotRecorder:
 
     def _times(self) -> tuple[float, float, float, float]:
         rank = self._rank
-        return (rank.clock.wall_s, rank.clock.cpu_s, rank.comm_s, rank.idle_s)
+        return (rank.clock.wall_s, rank.clock.cpu_s + self._decoding_s(), rank.comm_s, rank.idle_s)

@@ -107,6 +107,8 @@ class ModelledIntake:
 
     late_parts = ()  # No tuple is late.
 
+    decoding_s = 0.0  # nothing is decoded
+
     def __init__(
         self,
         job: Job,
@@ -184,6 +186,8 @@ class ModelledIntake:
 
 class CostedIntake:
     """Wraps the real intake of a simulated master, and charges the master's clock for its work."""
+
+    decoding_s = 0.0  # `generated_ns` includes it
 
     def __init__(self, intake: Intake, clock: SimulatedClock, costs: Costs):
         self._intake, self._clock, self._costs = intake, clock, costs

@@ -46,7 +46,7 @@ class End(NamedTuple):
 
 @dataclass
 class SourceCounts:
-    """Counts the rows that have been decoded so far, which may be a few blocks more than have been read.
+    """Counts the rows that have been screened so far, which may be a few blocks more than have been read.
 
     read = joinable + late + null_key · late includes null times · disorder_max: how far, in the join's unit, the latest
     row lay below the running maximum. That much lateness would have covered all rows.
@@ -123,6 +123,10 @@ class Source(Protocol):
 
     def progress(self) -> float:
         """The share of the input that has been decoded so far, 0 to 1."""
+
+    @property
+    def decoding_s(self) -> float:
+        """CPU seconds of its threads."""
 
     def close(self) -> None:
         """Closes files and ends threads. It may be called at any time, and also twice."""

@@ -21,13 +21,14 @@ FIRST_ROWS, GROWTH, UNKNOWN_ROWS_MAX = 1 << 10, 8, 1 << 14
 @dataclass
 class BlockLimit:
     """How large a block may be: a number of rows, and about a number of bytes of decoded columns. A single row may be
-    larger.
+    larger. ahead: how many blocks of a file may be decoded before they are taken.
 
     Whoever reads may change the limit at any time, for the blocks to come.
     """
 
     rows: int = BLOCK_ROWS
     octets: int = BLOCK_BYTES
+    ahead: int = 0
 
     def rows_of(self, row_bytes: int) -> int:
         """Rows of a block when each takes so many bytes; at least one.

@@ -19,6 +19,7 @@ from mpijoin.data.arrow import null_mask, one_array
 from mpijoin.data.rows import concat_batches, empty_batch, split_batch, take_rows
 from mpijoin.data.schema import Column
 from mpijoin.named import NamedTuple
+from mpijoin.sources.ahead import AheadReader, Decoder
 from mpijoin.sources.base import (
     TIME_MAX,
     TIME_MIN,
@@ -37,15 +38,19 @@ from mpijoin.sources.ranges import ALL_ROWS, RowRange
 from mpijoin.sources.screen import FileScreen, StreamRules, times_int64
 
 PEEK_ROWS = 1024
+AHEAD_BLOCKS = 3  # of a file, as long as they stay of this size
+AHEAD_BYTES_MIN = 1 << 18
 SHARE_BYTES_MIN = 1 << 16  # of a block, however many files are open
 
 
 class Part(NamedTuple):
-    """One file of a stream: `open(columns, limit, rows)` gives a reader; `size` weighs its progress."""
+    """One file of a stream: `open(columns, limit, rows)` gives a reader; `size` weighs its progress. is_decoded:
+    whether its blocks take enough work for a thread to decode them ahead."""
 
     name: str
     size: int
     open: Callable[[Sequence[Column], BlockLimit, Sequence[RowRange]], Reader]
+    is_decoded: bool = False
 
 
 class Cursor:
@@ -55,7 +60,15 @@ class Cursor:
     the file's maximum so far, or its first time (`first`) as long as only rows without a time have been read.
     """
 
-    def __init__(self, rules: StreamRules, counts: SourceCounts, part: Part, start: FilePosition, limit: BlockLimit):
+    def __init__(
+        self,
+        rules: StreamRules,
+        counts: SourceCounts,
+        part: Part,
+        start: FilePosition,
+        limit: BlockLimit,
+        decoder: Decoder,
+    ):
         self.index = start.file
         self._first = start.first
         self._ranges = deque(start.ranges)  # the first one is being read
@@ -68,7 +81,8 @@ class Cursor:
             self._screen.go_to(start.ranges[0].start, start.ranges[0].running_max)
             columns = {column.name: column for column in late_columns(rules.schema)}
             rows = [RowRange(one.start, one.stop) for one in start.ranges]
-            self._reader = part.open(tuple(columns.values()), limit, rows)
+            reader = part.open(tuple(columns.values()), limit, rows)
+            self._reader = AheadReader(reader, limit, decoder) if part.is_decoded else reader
             self._blocks = self._reader.blocks()
 
     @property
@@ -131,7 +145,8 @@ class Cursor:
 class MergedFiles:
     """Merges the files of one stream. Each is opened when the merge reaches its first time, and closed at its end.
 
-    Each open file holds a block; the more files are open, the smaller their blocks are.
+    Each open file holds a block, and some more where they are decoded ahead; the more files are open, the smaller and
+    the fewer these are.
     """
 
     def __init__(
@@ -142,7 +157,7 @@ class MergedFiles:
         start = saved or unread(rules, parts)
         self.counts = replace(start.counts)
         self._rules, self._parts = rules, parts
-        self._limit, self._octets = replace(limit), limit.octets
+        self._limit, self._octets, self._decoder = replace(limit), limit.octets, Decoder()
         self._open: list[Cursor] = []  # by file order
         self._waiting = list(start.waiting)
         self._rest = start.rest  # of the last chunk, what the reader had not asked for
@@ -156,11 +171,13 @@ class MergedFiles:
 
     def _opened(self, start: FilePosition) -> Cursor:
         self._share_out(len(self._open) + 1)
-        return Cursor(self._rules, self.counts, self._parts[start.file], start, self._limit)
+        return Cursor(self._rules, self.counts, self._parts[start.file], start, self._limit, self._decoder)
 
     def _share_out(self, files: int) -> None:
         """From now on so many files are open."""
-        self._limit.octets = max(SHARE_BYTES_MIN, self._octets // max(1, files))
+        share = self._octets // max(1, files)
+        self._limit.ahead = max(0, min(AHEAD_BLOCKS, share // AHEAD_BYTES_MIN - 1))
+        self._limit.octets = max(SHARE_BYTES_MIN, share // (1 + self._limit.ahead))
 
     def read(self, rows: int) -> Chunk | End:
         chunk, self._rest = self._rest or self._next(), None
@@ -215,9 +232,14 @@ class MergedFiles:
         opened = [cursor.save() for cursor in self._open]
         return SourcePosition(replace(self.counts), opened, list(self._waiting), self._rest, self._ended)
 
+    @property
+    def decoding_s(self) -> float:
+        return self._decoder.cpu_s
+
     def close(self) -> None:
         for cursor in self._open:
             cursor.close()
+        self._decoder.close()
         self._open, self._waiting, self._ended = [], [], True
 
 

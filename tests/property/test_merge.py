@@ -63,8 +63,10 @@ def table(file):
     )
 
 
-def table_parts(files):
-    return [Part("file", 1, partial(TableReader, "file", table(file))) for file in files]
+def table_parts(files, decoded=()):
+    """decoded: which of them a thread reads ahead."""
+    readers = [partial(TableReader, "file", table(file)) for file in files]
+    return [Part("file", 1, reader, number in decoded) for number, reader in enumerate(readers)]
 
 
 def read_all(source, rules, rows):
@@ -89,11 +91,12 @@ def read_all(source, rules, rows):
     lateness=st.integers(0, 40),
     block_rows=st.integers(1, 8),
     rows=st.integers(1, 10),
+    decoded=st.sets(st.integers(0, 4)),
 )
-def test_blocks_merge_as_rows_do(files, lateness, block_rows, rows):
+def test_blocks_merge_as_rows_do(files, lateness, block_rows, rows, decoded):
     late = []
     rules = StreamRules(SCHEMA, lateness, late.append)
-    parts = table_parts(files)
+    parts = table_parts(files, decoded)
     source = MergedFiles(rules, parts, BlockLimit(block_rows))
     kept = read_all(source, rules, rows)
     wanted, wanted_late, wanted_null_keys = row_wise(files, lateness)
