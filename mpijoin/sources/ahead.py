@@ -25,10 +25,20 @@ class Decoder:
 
     def ask(self, reader: AheadReader) -> None:
         """The reader wants one more block; those asked for first are decoded first."""
-        if self._thread is None:
-            self._thread = Thread(target=self._work, name="mpijoin decoder", daemon=True)
-            self._thread.start()
-        self._asked.put(reader)
+        if self._thread or self._began():
+            self._asked.put(reader)
+        else:
+            reader.decode()
+
+    def _began(self) -> bool:
+        """Begins the thread, unless the system lets this user have no more of them."""
+        thread = Thread(target=self._work, name="mpijoin decoder", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+        self._thread = thread
+        return True
 
     def _work(self) -> None:
         while (reader := self._asked.get()) is not None:

@@ -212,3 +212,13 @@ def test_a_source_that_fails_leaves_no_thread(tmp_path):
     with pytest.raises(InputError, match="changed while it was read"):
         rows_of(source)
     source.close()
+
+
+def test_without_a_thread_to_be_had_blocks_come_all_the_same(tmp_path, monkeypatch, decoders):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    source = merged([parquet(tmp_path / f"{number}.parquet") for number in range(2)])
+    assert rows_of(source) == np.repeat(np.arange(ROWS), 2).tolist() and not decoders()
+    source.close()
