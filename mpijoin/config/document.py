@@ -10,10 +10,9 @@ from typing import Any, Iterator, Mapping, Sequence
 from mpijoin.config.faults import Fault
 from mpijoin.config.job import SHORT_STREAMS, section_of
 from mpijoin.config.queries import QUERY, take_queries
+from mpijoin.config.toml import read_toml
 from mpijoin.config.units import show
-from mpijoin.errors import JobError
 from mpijoin.named import NamedTuple
-from mpijoin.refusals import reading
 
 STREAMS = "streams"  # the table of the streams' tables
 
@@ -57,14 +56,7 @@ def _tables(job: str | os.PathLike | Mapping[str, Any]) -> tuple[dict[str, Any],
     start."""
     if isinstance(job, Mapping):
         return {name: _copied(table) for name, table in job.items()}, os.getcwd()
-    try:
-        with reading(job, lambda text: JobError([text])), open(job, "rb") as file:
-            tables = tomllib.loads(file.read().decode("utf-8-sig"))  # Some editors begin with a mark.
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise JobError([f"{os.fspath(job)}: is not TOML: {error}"]) from error
-    except ValueError as error:
-        raise JobError([f"{show(job)}: cannot be read: {error}"]) from error
-    return tables, os.path.dirname(os.path.abspath(job))
+    return read_toml(job), os.path.dirname(os.path.abspath(job))
 
 
 def _copied(table: Any) -> Any:

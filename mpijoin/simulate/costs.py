@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import dataclass, fields
 from importlib import resources
-from pathlib import Path
 
+from mpijoin.config.toml import read_toml
 from mpijoin.errors import JobError
 from mpijoin.named import NamedTuple
-from mpijoin.refusals import reading
 from mpijoin.transport.simulated import LinkCosts
 
 FOLDER = "costs"
@@ -68,12 +66,8 @@ def load_costs(name: str) -> Costs:
     """
     known = named_costs()
     wanted = f"wanted a file, or one of {', '.join(known)}"
-    try:
-        with reading(name, lambda text: JobError([f"costs: {text}; {wanted}"])):
-            text = (_folder() / f"{name}.toml" if name in known else Path(name)).read_text(encoding="utf-8")
-        values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise JobError([f"costs: {name}: {error}"]) from error
+    path = _folder() / f"{name}.toml" if name in known else name
+    values = read_toml(path, lambda text: JobError([f"costs: {text}; {wanted}"]))
     faults = [f"costs: {name}: {fault}" for fault in _faults(values)]
     if faults:
         raise JobError(faults)

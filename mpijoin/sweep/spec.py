@@ -6,16 +6,15 @@ import hashlib
 import itertools
 import json
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from mpijoin.config.kinds import quote
 from mpijoin.config.load import dump_job, load_job, read_job
+from mpijoin.config.toml import read_toml
 from mpijoin.config.units import duration_ns, is_integer
 from mpijoin.errors import JobError
-from mpijoin.refusals import reading
 
 FIELDS = ("job", "output", "ranks", "repeats", "seeds", "timeout", "grid", "capacity")
 CAPACITY_FIELDS = ("rates", "low", "high", "step", "delay")
@@ -67,11 +66,7 @@ def load_sweep(path: str | Path) -> Sweep:
     """Reads a sweep file. Relative paths are taken from its folder. Raises JobError with every fault, including those
     of each point's job."""
     path = Path(path)
-    try:
-        with reading(path, lambda text: JobError([text])):
-            given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise JobError([f"{path}: {error}"]) from error
+    given = read_toml(path)
     faults = [f"{path}: {name}: no such field, there are {', '.join(FIELDS)}" for name in given if name not in FIELDS]
     faults += [f"{path}: {text}" for text in _faults(given)]
     if faults:

@@ -23,6 +23,9 @@ from mpijoin.config.job import (
     Tuning,
 )
 from mpijoin.config.load import dump_job, load_job
+from mpijoin.errors import JobError
+from mpijoin.simulate.costs import load_costs
+from mpijoin.sweep.spec import load_sweep
 
 
 @pytest.fixture
@@ -216,6 +219,11 @@ def test_a_file_that_is_no_job_is_one_fault(tmp_path, content, problem):
         path.write_bytes(content)
     (fault,) = faults(path)
     assert fault.startswith(str(path)) and problem in fault
+    for read, before in ((load_sweep, ""), (load_costs, "costs: ")):
+        with pytest.raises(JobError) as raised:
+            read(str(path))
+        (fault,) = raised.value.faults
+        assert fault.startswith(f"{before}{path}: ") and problem in fault
 
 
 def test_a_file_may_begin_with_the_mark_that_some_editors_write(tmp_path):

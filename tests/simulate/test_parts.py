@@ -245,7 +245,7 @@ def test_costs_come_from_files(tmp_path):
         ("tuple_ns = true", "tuple_ns: got True, wanted a number"),
         ("tuple_ns = nan", "tuple_ns: got nan, wanted a number"),
         ("tuple_ns = inf", "tuple_ns: got inf, wanted a number"),
-        ("\udcff = 1", "mine.toml: 'utf-8' codec can't decode"),
+        ("\udcff = 1", "mine.toml: is not TOML: 'utf-8' codec can't decode"),
         ("bandwidth_bytes_per_s = 0", "bandwidth_bytes_per_s: got 0, wanted more"),
         ("tuple_ns", "mine.toml: "),
     ],
