@@ -86,6 +86,9 @@ class SignalFlag:
         try:
             self.check_before_start()
             yield
+        except Exception:
+            self.check_before_start()  # Foreign code may have made another exception of what was raised in it.
+            raise
         finally:
             self._at_once, sys.unraisablehook = False, told_before
 

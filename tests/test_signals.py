@@ -8,8 +8,11 @@ from contextlib import suppress
 
 import pytest
 
+from mpijoin.data.files import file_schema
+from mpijoin.data.schema import Column
 from mpijoin.errors import Interrupted
 from mpijoin.signals import REPEAT_S, SignalFlag, Terminated, terminable
+from mpijoin.sources.files import open_file
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +81,43 @@ def test_inside_at_once_it_is_raised_again_where_foreign_code_has_caught_it(flag
         with suppress(Interrupted):
             signal.raise_signal(signal.SIGTERM)
         time.sleep(10)
+
+
+def test_inside_at_once_it_is_told_where_foreign_code_has_made_another_fault_of_it(flag):
+    """As Enum does of what is raised while its members are made."""
+    with pytest.raises(Interrupted), flag.at_once():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+        except Interrupted as error:
+            raise TypeError("_value_ not set in __new__, unable to create it") from error
+    with pytest.raises(TypeError), SignalFlag().at_once():
+        raise TypeError
+
+
+def test_csv_is_parsed_to_its_end_while_signals_come(flag, tmp_path):
+    """Arrow gives up what the main thread parses; the run may want to go on until there is a checkpoint."""
+    path, rows = tmp_path / "a.csv", 300_000
+    path.write_text("ts,name\n" + "".join(f"{row},row {row}\n" for row in range(rows)))
+    ended = threading.Event()
+
+    def send():
+        while not ended.wait(0.03):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        for _ in range(5):
+            schema = file_schema(str(path))
+            reader = open_file(str(path), [Column(one.name, one.type) for one in schema])
+            assert sum(block.num_rows for block in reader.blocks()) == rows
+            reader.close()
+    finally:
+        ended.set()
+        thread.join()
+    with pytest.raises(Interrupted, match="SIGTERM"):
+        flag.check()
 
 
 def test_the_handlers_before_come_back_and_other_threads_install_none(flag):

@@ -7,10 +7,10 @@ Ranks, memory, policy, epochs, theta and speed may change, but not whether group
 from __future__ import annotations
 
 import tomllib
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from mpijoin.config.dump import dump_job
-from mpijoin.config.job import Job
+from mpijoin.config.job import SHORT_STREAMS, Job
 from mpijoin.config.moves import PTLB
 from mpijoin.config.queries import QUERY
 from mpijoin.config.units import show
@@ -27,17 +27,29 @@ KEPT = {
     "inject": ("hash_bits",),
     "balance": (),  # whether tuples have flags, which `identity_of` tells
 }
+STATE = ("cluster", "tuning", "inject", "balance")  # sections that the answer does not depend on
 
 
 def identity_of(job: Job) -> dict[str, Any]:
     """Returns section -> field -> value, as in a job file; "streams" has the sections of all streams, in their
     order, and "query" the tables of all queries."""
-    document = tomllib.loads(dump_job(job))
-    sections = document.get("streams", document)
-    streams = {stream.name: sections[stream.name] for stream in job.streams}
-    kept = {section: {name: document[section].get(name) for name in names} for section, names in KEPT.items()}
     # The tuples that two slaves may join side by side have flags in their blocks.
-    kept["balance"] = {"move": PTLB if job.has_tracks else f"no {PTLB}, or no policy"}
+    return _kept(dump_job(job), KEPT) | {"balance": {"move": PTLB if job.has_tracks else f"no {PTLB}, or no policy"}}
+
+
+def answer_of(dumped: str) -> dict[str, Any]:
+    """Likewise of a run that is done, whose job this is as `dump_job` wrote it: only what its answer depends on. Empty
+    if this is no such job."""
+    try:
+        return _kept(dumped, {section: names for section, names in KEPT.items() if section not in STATE})
+    except (ValueError, KeyError):
+        return {}
+
+
+def _kept(dumped: str, fields: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    document = tomllib.loads(dumped)
+    streams = document.get("streams") or {name: document[name] for name in SHORT_STREAMS if name in document}
+    kept = {section: {name: document[section].get(name) for name in names} for section, names in fields.items()}
     return {"streams": streams, **kept, QUERY: {query["name"]: query for query in document.get(QUERY, [])}}
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Iterator, Mapping, Sequence
 
-from mpijoin.checkpoint.identity import check_identity
+from mpijoin.checkpoint.identity import answer_of, check_identity
 from mpijoin.checkpoint.manifest import newest_identity, numbers_in, prune, remove
 from mpijoin.config.check import load_and_resolve
 from mpijoin.config.dump import dump_job
@@ -66,6 +66,8 @@ def _open(job: Job, directory: RunDirectory, checkpoints: Path, overwrite: bool,
     """Opens both folders, which are locked. Returns the job as it is run now, and whether it continues from a
     checkpoint."""
     if resume and directory.is_finished:
+        with reading(directory.job):
+            check_identity(job, answer_of(directory.job.read_text(encoding="utf-8", errors="replace")))
         directory.clean()
         remove(checkpoints)
         if job.memory.spills:  # Ranks may have been killed after the summary was written, and none starts here again.

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint_harness import Camera, Manner, Work, check, lay_out, resume, run
+from checkpoint_harness import Camera, Manner, Work, check, lay_out, merged, resume, run
 from engine_harness import Stream
 from mpijoin.checkpoint.manifest import manifest_name, numbers_in, read_manifest
 from mpijoin.checkpoint.restore import shared_out
@@ -284,6 +284,24 @@ def test_there_is_nothing_to_go_on_with_when_a_run_is_done(prepared, image):
     with pytest.raises(AlreadyDone, match="this run is done"):
         run(prepared, NORMAL, image, resume=True)
     check(prepared, image, summary)
+    assert sorted(image.rglob("*")) == files
+
+
+def changed(sections):
+    return replace(NORMAL, sections=merged(SECTIONS, sections))
+
+
+@pytest.mark.parametrize(
+    "section, name, value",
+    [("left", "window", "3 s"), ("join", "type", "semi"), ("output", "columns", ["left_row"]), ("run", "late", "fail")],
+)
+def test_a_run_that_is_done_is_not_the_answer_to_another_question(prepared, image, section, name, value):
+    resume(prepared, NORMAL, image)
+    files = sorted(image.rglob("*"))
+    with pytest.raises(JobError, match=rf"\[{section}\] {name}: got .*but the run to go on with has .*--overwrite"):
+        run(prepared, changed({section: {name: value}}), image, resume=True)
+    with pytest.raises(AlreadyDone, match="this run is done"):
+        run(prepared, changed({"cluster": {"partitions": 7}, "tuning": {"block": "2 KiB"}}), image, resume=True)
     assert sorted(image.rglob("*")) == files
 
 
