@@ -6,9 +6,9 @@ import threading
 import time
 from contextlib import suppress
 
+import pyarrow as pa
 import pytest
 
-from mpijoin.data.files import file_schema
 from mpijoin.data.schema import Column
 from mpijoin.errors import Interrupted
 from mpijoin.signals import REPEAT_S, SignalFlag, Terminated, terminable
@@ -101,18 +101,23 @@ def test_csv_is_parsed_to_its_end_while_signals_come(flag, tmp_path):
     path.write_text("ts,name\n" + "".join(f"{row},row {row}\n" for row in range(rows)))
     ended = threading.Event()
 
-    def send():
-        while not ended.wait(0.03):
-            os.kill(os.getpid(), signal.SIGTERM)
+    def read():
+        reader = open_file(str(path), [Column("ts", pa.int64()), Column("name", pa.string())])
+        assert sum(block.num_rows for block in reader.blocks()) == rows
+        reader.close()
 
+    def send():
+        for _ in range(40):  # not without end, since on a busy machine none might find time to parse
+            if not ended.wait(0.02):
+                os.kill(os.getpid(), signal.SIGTERM)
+        ended.set()
+
+    read()  # loads the kernels
     thread = threading.Thread(target=send)
     thread.start()
     try:
-        for _ in range(5):
-            schema = file_schema(str(path))
-            reader = open_file(str(path), [Column(one.name, one.type) for one in schema])
-            assert sum(block.num_rows for block in reader.blocks()) == rows
-            reader.close()
+        while not ended.is_set():
+            read()
     finally:
         ended.set()
         thread.join()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import Callable, Mapping, TypeVar
+from typing import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,6 @@ from pyarrow import csv, types
 from mpijoin.data.arrow import byte_values
 from mpijoin.errors import InputError
 
-Made = TypeVar("Made")
 GZIP = ".gz"
 SAMPLE_BYTES = 1 << 20  # that types are inferred from
 RECORD_BYTES_MAX = 64 << 20  # of a line, or of several where a quoted value spans them
@@ -26,14 +24,6 @@ _SIGNS = (ord("+"), ord("-"))
 _BLANK, _ZERO, _NINE = (ord(sign) for sign in " 09")
 
 
-def uncancelled(parse: Callable[[], Made]) -> Made:
-    """Returns what `parse` does, however many signals come meanwhile. The library gives up at a signal, and sends it
-    again to whoever has asked for it: that may be one who wants to go on until there is a checkpoint."""
-    while True:
-        with suppress(pa.ArrowCancelled):
-            return parse()
-
-
 def open_text(path: str) -> pa.NativeFile:
     """Opens the text, decompressed if need be; closing it closes the file."""
     return pa.input_stream(path, compression="gzip" if path.lower().endswith(GZIP) else None)
@@ -45,12 +35,12 @@ def csv_schema(path: str, given: Mapping[str, pa.DataType]) -> pa.Schema:
     Numbers with leading zeros are probably names: if they are whole, the column is taken for strings. Text that is not
     UTF-8 is binary. Raises ArrowException, OSError, and InputError where the header is not UTF-8.
     """
-    schema = uncancelled(lambda: _sample(path, csv.ConvertOptions(column_types=dict(given)))).schema
+    schema = _sample(path, csv.ConvertOptions(column_types=dict(given))).schema
     whole = [field.name for field in schema if types.is_integer(field.type) and field.name not in given]
     if not whole:
         return schema
     asked = csv.ConvertOptions(column_types=dict.fromkeys(whole, pa.string()), include_columns=whole)
-    texts = uncancelled(lambda: _sample(path, asked))
+    texts = _sample(path, asked)
     named = {name for name, values in zip(texts.schema.names, texts.columns) if first_padded(values) is not None}
     return pa.schema([field.with_type(pa.string()) if field.name in named else field for field in schema])
 

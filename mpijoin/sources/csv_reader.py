@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import csv, types
 
 from mpijoin.data.csv_records import ALL, first_padded, may_be_padded, split
-from mpijoin.data.csv_text import GZIP, PARSING, RECODE, RECORD_BYTES_MAX, TOO_LONG, not_utf8, open_text, uncancelled
+from mpijoin.data.csv_text import GZIP, PARSING, RECODE, RECORD_BYTES_MAX, TOO_LONG, not_utf8, open_text
 from mpijoin.data.files import first_line
 from mpijoin.data.schema import Column
 from mpijoin.errors import InputError
@@ -55,8 +55,9 @@ class CsvReader:
         header = self._next_piece(records=1)
         if not bytes(header).strip():
             raise pa.ArrowInvalid("Empty CSV file")
-        text, reading = bytes(header) + b"\n", csv.ReadOptions(use_threads=False)
-        with uncancelled(lambda: csv.open_csv(pa.BufferReader(text), reading, PARSING)) as reader:
+        with csv.open_csv(
+            pa.BufferReader(bytes(header) + b"\n"), csv.ReadOptions(use_threads=False), PARSING
+        ) as reader:
             names = reader.schema.names
         for name in self._columns:
             if names.count(name) != 1:
@@ -124,10 +125,15 @@ class CsvReader:
     def _parsed(self, piece: memoryview, kinds: dict[str, pa.DataType]) -> pa.Table:
         reading = csv.ReadOptions(use_threads=False, block_size=len(piece) + 1, column_names=self._names)
         asked = csv.ConvertOptions(column_types=kinds, include_columns=list(kinds))
-        try:
-            return uncancelled(lambda: csv.read_csv(pa.BufferReader(piece), reading, PARSING, asked))
-        except pa.ArrowInvalid as error:
-            raise self._explained(error, piece) from error
+        while True:
+            try:
+                return csv.read_csv(pa.BufferReader(piece), reading, PARSING, asked)
+            except pa.ArrowCancelled:
+                # At a signal the library gives up, and then sends it to whoever has asked for it. That may be a run
+                # that goes on until there is a checkpoint.
+                continue
+            except pa.ArrowInvalid as error:
+                raise self._explained(error, piece) from error
 
     def _check_padded(self, piece: memoryview) -> None:
         """Raises InputError if a column that was taken for whole numbers has one with leading zeros."""

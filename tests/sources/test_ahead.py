@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mpijoin.config.load import load_job
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.errors import InputError
+from mpijoin.sources import stream_parts
 from mpijoin.sources.ahead import AheadReader, Decoded, Decoder
 from mpijoin.sources.base import End
 from mpijoin.sources.blocks import BlockLimit
@@ -212,6 +214,14 @@ def test_a_source_that_fails_leaves_no_thread(tmp_path):
     with pytest.raises(InputError, match="changed while it was read"):
         rows_of(source)
     source.close()
+
+
+@pytest.mark.parametrize("extension, is_decoded", [("parquet", True), ("csv.gz", True), ("arrow", False)])
+def test_what_takes_work_is_decoded_ahead(tmp_path, extension, is_decoded):
+    (tmp_path / f"a.{extension}").touch()
+    stream = {"path": str(tmp_path), "time": "ts", "key": "key", "window": "1 s"}
+    job = load_job({"left": stream, "right": stream, "output": {"results": "count"}})
+    assert [part.is_decoded for part in stream_parts(job, 0)] == [is_decoded]
 
 
 def test_without_a_thread_to_be_had_blocks_come_all_the_same(tmp_path, monkeypatch, decoders):
