@@ -59,6 +59,8 @@ from mpijoin.records import (
     Transfer,
 )
 
+NO_BLOB = np.frombuffer(b"", np.uint8)  # which cannot be written
+
 
 class Columns(NamedTuple):
     """Tuples of one stream, which lie together by partition. `tuples` are int64[n, tuple_words], `blob` is uint8[]."""
@@ -106,18 +108,21 @@ class Slot(NamedTuple):
     def content(self) -> Content:
         names = ("producer", "epoch", "watermarks", "last", "origin", "turn_s", "move", "step", "peer", "dealt")
         meta = {name: getattr(self, name) for name in names}
-        columns = [array for piece in self.pieces for one in piece.columns for array in one]
-        return meta, [self.groups, *(piece.counts for piece in self.pieces), *columns]
+        columns = [one for piece in self.pieces for one in piece.columns]
+        counts = [np.concatenate([piece.counts for piece in self.pieces])] if self.pieces else []
+        # Each buffer costs both sides some time, and most streams have no blobs.
+        blobs = [one.blob for one in columns] if any(len(one.blob) for one in columns) else []
+        return meta, [self.groups, *counts, *(one.tuples for one in columns), *blobs]
 
     @classmethod
     def of(cls, meta: dict[str, Any], buffers: list[np.ndarray]) -> Slot:
-        watermarks = tuple(meta["watermarks"])
-        streams = len(watermarks)
-        # Each piece has its counts, and the tuples and the blob of every stream.
-        count = len(buffers) // (1 + 2 * streams)
-        groups, *counts = buffers[: 1 + count]
-        columns = list(map(Columns, *[iter(buffers[1 + count :])] * 2))
-        pieces = [Piece(one, tuple(columns[streams * at : streams * (at + 1)])) for at, one in enumerate(counts)]
+        watermarks, groups, pieces = tuple(meta["watermarks"]), buffers[0], list[Piece]()
+        if buffers[1:]:
+            streams, counts = len(watermarks), buffers[1]
+            blobs = buffers[2 + len(counts) :] or [NO_BLOB] * len(counts)
+            columns = list(map(Columns, buffers[2 : 2 + len(counts)], blobs))
+            for at in range(0, len(counts), streams):
+                pieces.append(Piece(counts[at : at + streams], tuple(columns[at : at + streams])))
         origin = meta["origin"] and tuple(meta["origin"])
         rest = (meta[name] for name in ("turn_s", "move", "step", "peer", "dealt"))
         own = (watermarks, groups, tuple(pieces), meta["last"], origin, *rest)
@@ -130,18 +135,12 @@ class Slot(NamedTuple):
     @property
     def rows_per_stream(self) -> np.ndarray:
         """The rows of each stream, int64[streams]."""
-        total = np.zeros(len(self.watermarks), np.int64)
-        for piece in self.pieces:
-            total += piece.counts.sum(axis=1)
-        return total
+        return sum((piece.counts.sum(axis=1) for piece in self.pieces), np.zeros(len(self.watermarks), np.int64))
 
     @property
     def rows(self) -> np.ndarray:
         """The rows of all streams per group, int64[m]."""
-        total = np.zeros(len(self.groups), np.int64)
-        for piece in self.pieces:
-            total += piece.counts.sum(axis=0)
-        return total
+        return sum((piece.counts.sum(axis=0) for piece in self.pieces), np.zeros(len(self.groups), np.int64))
 
 
 class ResultRows(NamedTuple):

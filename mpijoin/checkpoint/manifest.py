@@ -26,7 +26,7 @@ from mpijoin.named import NamedTuple
 from mpijoin.records import Counts, MoveTotals, PartInfo, Span
 from mpijoin.refusals import reading, writing
 
-VERSION = 13
+VERSION = 14
 DIGITS = 5  # of a number in a name, at least
 
 # What files of checkpoints are called, and how they begin.

@@ -29,9 +29,7 @@ class Batches:
     def __init__(self, slot: Slot):
         self.slot = slot
         self.groups = read_only(slot.groups)  # once for all kernels that take some of them
-        self.pieces = [
-            [_part_of(columns, counts) for columns, counts in zip(piece.columns, piece.counts)] for piece in slot.pieces
-        ]
+        self.pieces = list(map(_parts_of, slot.pieces))
 
     @classmethod
     def without_rows(cls, groups: Sequence[int], streams: int, producer: int) -> Batches:
@@ -91,9 +89,11 @@ def unjoined(messages: Sequence[Batches], lows: Sequence[int], producer: int) ->
     ]
 
 
-def _part_of(columns: Columns, counts: np.ndarray) -> StreamPart:
-    ends = np.cumsum(counts)
-    return StreamPart(Fresh(*map(read_only, columns)), np.stack([ends - counts, ends], axis=1))
+def _parts_of(piece: Piece) -> list[StreamPart]:
+    bounds = np.empty((*piece.counts.shape, 2), np.int64)
+    np.cumsum(piece.counts, axis=1, out=bounds[:, :, 1])
+    np.subtract(bounds[:, :, 1], piece.counts, out=bounds[:, :, 0])
+    return [StreamPart(Fresh(*map(read_only, columns)), own) for columns, own in zip(piece.columns, bounds)]
 
 
 def _rows_of(fresh: Fresh, low: int, high: int) -> Columns:

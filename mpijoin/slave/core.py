@@ -21,8 +21,6 @@ from mpijoin.slave.events import (
     Cleaned,
     CleanUp,
     Consume,
-    EndInput,
-    EndMessage,
     Event,
     Expire,
     Expired,
@@ -46,8 +44,9 @@ from mpijoin.slave.events import (
     SpillOrdered,
     Staged,
 )
+from mpijoin.slave.patience import Patience
 from mpijoin.slave.rule import SpillRule
-from mpijoin.slave.slices import Messages, Unjoined, cut_slices, joint_count, paced_slice_rows, without
+from mpijoin.slave.slices import Messages, Unjoined, cut_slices, end_all, joint_count, paced_slice_rows, without
 from mpijoin.time_events import Rest, Ticked
 
 # A slice of groups is inserted, probed and expired before the next, so that its state (some MB) is still in the
@@ -84,9 +83,10 @@ class SlaveCore:
         rule: SpillRule | None = None,
         open_groups: int = 0,
         joint_max: int = 1,
+        patience_s: float = 0.0,
     ):
         """rule: when to spill, or None if the run fails where memory is short · open_groups: how many groups have
-        something on disk already · joint_max: so many messages at most are joined together."""
+        something on disk · joint_max: so many messages at most are joined together · patience_s: as of `Patience`."""
         self._slice_rows, self._budget, self._paced = slice_rows, budget, paced
         self._rule = rule
         self._lacking: Spill | None = None  # what has to be spilled before more of the slice can be inserted
@@ -100,6 +100,7 @@ class SlaveCore:
         self._idle_s, self._cleans_at_s = IDLE_S, math.inf  # if nothing comes until then
         self._took_up_s, self._not_before_s = 0.0, -math.inf  # when it took up a group last, and may do so again
         self._messages = Messages()
+        self._patience = Patience(joint_max, slice_rows, patience_s)
         self._slices: deque[tuple[int, int]] = deque()
         self._changes: deque[Ordered | Staged] = deque()  # to be carried out between two slices
         self._awaits: type | None = None  # the event that the action under way will bring
@@ -197,7 +198,9 @@ class SlaveCore:
         self.newest_epoch = max(self.newest_epoch, event.epoch)
         rows_all = int(event.rows.sum())
         own = (event.epoch, event.octets, event.groups, event.rows, event.own, rows_all)
-        self._messages.add(Unjoined(*own, joint=event.joint))
+        message = Unjoined(*own, joint=event.joint, producer=event.producer)
+        self._messages.add(message)
+        self._patience.came(message, event.rests)
         return [] if self.busy else self._next_message()
 
     def _resumed(self, event: Resumed) -> list[Action]:
@@ -237,17 +240,18 @@ class SlaveCore:
     def _end_message(self) -> list[Action]:
         self._awaits = None
         under_way = self._messages.first(self._joint)
-        ends = [EndInput() if one.pending else EndMessage(one.epoch, one.octets, one.own) for one in under_way]
+        ends = end_all(under_way)
         for _ in ends:
             self._messages.pop_oldest()
         self._is_within_message, self._joint = False, 1
         return [*ends, *self._change()]
 
-    def _next_message(self) -> list[Action]:
-        """Takes up the next message with something to join. Hundreds in a row may have none: their groups have left."""
+    def _next_message(self, at_once: bool = False) -> list[Action]:
+        """Takes up the next message with something to join. Hundreds in a row may have none: their groups have left.
+        at_once: it waits for no others."""
         self._awaits = None
         actions: list[Action] = []
-        while self._messages and not self.busy:
+        while self._messages and not self.busy and (at_once or not self._patience.waits(self._messages)):
             actions += self._start_message()
         if self._ended and not self.busy and not self._finished:
             self._finished = True
@@ -296,6 +300,9 @@ class SlaveCore:
         """Nothing can be done now, unless something is owed."""
         if self._waits_for_room:
             return self._try_again(now_s)
+        if self._messages and not self.busy:
+            left_s = self._patience.left_s(now_s)
+            return [Rest(left_s)] if left_s > 0 else self._next_message(at_once=True)
         if self.busy or self._messages or not (self._rule and self._rule.idle and self._open_groups):
             self._cleans_at_s = math.inf
         elif self._cleans_at_s == math.inf:

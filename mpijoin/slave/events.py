@@ -12,7 +12,7 @@ from mpijoin.time_events import Rest, Ticked
 class Arrived(NamedTuple):
     """A message with input has come. groups: int64[m] · rows: int64[m], how many of all streams each group has · own:
     it is not from the master, which therefore waits for no report of it · joint: it may be joined together with others
-    of the same groups."""
+    of the same groups · producer: whose it is · rests: which has no more input."""
 
     epoch: int
     octets: int
@@ -21,6 +21,8 @@ class Arrived(NamedTuple):
     last: bool
     own: bool = False
     joint: bool = False
+    producer: int = 0
+    rests: bool = False
 
 
 class Resumed(NamedTuple):
@@ -227,11 +229,13 @@ class Expire(NamedTuple):
 
 class EndMessage(NamedTuple):
     """The oldest message is joined. Forget it, and tell the master, which counts it as credit, and the collector. own:
-    the master knows nothing of the message."""
+    the master knows nothing of the message · goes_on: the next one, which was joined together with it, is of the same
+    epoch."""
 
     epoch: int
     octets: int
     own: bool
+    goes_on: bool = False
 
 
 class Carry(NamedTuple):

@@ -32,6 +32,7 @@ from mpijoin.slave.rotating import new_core
 from mpijoin.slave.saving import Savings
 from mpijoin.slave.spilling import Spilling, spill_rule
 from mpijoin.slave.totals import counts_of, figures_of, plans_of
+from mpijoin.store.state import TIME_MAX_VALUE
 from mpijoin.time_events import Rest, Ticked
 from mpijoin.transport.base import Channel, Data
 
@@ -210,7 +211,8 @@ class Slave:
         self._messages.append(Batches(slot))
         rows = slot.rows
         self._load.arrived(slot.groups, rows)
-        self._do(events.Arrived(slot.epoch, slot.octets, slot.groups, rows, slot.last, own, not own and not slot.step))
+        facts = (slot.epoch, slot.octets, slot.groups, rows, slot.last, own, not own and not slot.step)
+        self._do(events.Arrived(*facts, slot.producer, min(slot.watermarks) == TIME_MAX_VALUE))
 
     def _answer(self, period: int) -> None:
         groups = np.array(sorted(self._groups), np.int64)
@@ -320,12 +322,12 @@ class Slave:
     def _send_results(self, collector: int, data: Data) -> None:
         self._rank.transport.send(collector, Channel.RESULT, data)
 
-    def _end_message(self, epoch: int, octets: int, own: bool) -> None:
+    def _end_message(self, epoch: int, octets: int, own: bool, goes_on: bool) -> None:
         slot = self._messages.popleft().slot
         self._outlets.end_epoch(epoch, slot.last)
-        left_bytes, occupancy_bytes = self._core.backlog_bytes, self._load.occupancy_bytes
-        figures = self._spilling.figures
-        self._epochs.epoch_ended(epoch, self._outlets.found, left_bytes, occupancy_bytes, self._busy_s, figures)
+        if not goes_on:
+            left = (self._core.backlog_bytes, self._load.occupancy_bytes)
+            self._epochs.epoch_ended(epoch, self._outlets.found, *left, self._busy_s, self._spilling.figures)
         if slot.step not in ("", steps.REPLICA):
             self._tell_parts(slot)
         if not own:

@@ -9,7 +9,7 @@ from typing import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from mpijoin.slave.events import Marked
+from mpijoin.slave.events import EndInput, EndMessage, Marked
 
 # In a paced run results leave slice by slice. A message is cut into about so many slices, but a slice of fewer rows
 # than the least is not worth its overhead.
@@ -20,7 +20,8 @@ PACED_SLICE_ROWS_MIN = 512
 @dataclass
 class Unjoined:
     """A message of so many rows, `rows_left` of which are not joined yet. pending: it belongs to no epoch of this run,
-    because the run before had it already · joint: it may be joined together with others."""
+    because the run before had it already · joint: it may be joined together with others · producer: whose it is, then.
+    """
 
     epoch: int
     octets: int
@@ -31,6 +32,7 @@ class Unjoined:
     rows_left: int = field(init=False)
     pending: bool = False
     joint: bool = False
+    producer: int = 0
 
     def __post_init__(self) -> None:
         self.rows_left = self.rows_all
@@ -144,6 +146,15 @@ def joint_count(messages: Iterable[object], most: int) -> int:
     oldest, *others = itertools.islice(messages, most)
     alike = itertools.takewhile(lambda other: may_be_joint(oldest, other), others)
     return 1 + sum(1 for _ in alike)
+
+
+def end_all(messages: Sequence[Unjoined]) -> list[EndInput | EndMessage]:
+    """Returns what ends messages that were joined together."""
+    following = [one.epoch for one in messages[1:]] + [None]
+    return [
+        EndInput() if one.pending else EndMessage(one.epoch, one.octets, one.own, one.epoch == epoch)
+        for one, epoch in zip(messages, following)
+    ]
 
 
 def may_be_joint(one: object, other: object) -> bool:

@@ -85,9 +85,9 @@ def test_the_other_slaves_go_on_while_one_is_slow():
     order = []
     receive = Slave._end_message
 
-    def noted(slave, epoch, octets, own):
+    def noted(slave, epoch, *others):
         order.append((slave._rank.number, epoch))
-        receive(slave, epoch, octets, own)
+        receive(slave, epoch, *others)
 
     with mock.patch.object(Slave, "_end_message", noted):
         done = run(job(inject={"slow": {"2": 0.05}}, cluster={"master_buffer": "512 KiB"}), slaves=2)

@@ -1,0 +1,150 @@
+"""A slave with several producers waits a little, so that it joins the messages of an epoch at once."""
+
+import numpy as np
+import pytest
+
+from mpijoin.operators.base import Progress, Taken
+from mpijoin.slave.core import SlaveCore
+from mpijoin.slave.events import (
+    Arrived,
+    Carry,
+    EndMessage,
+    Expired,
+    Finish,
+    Insert,
+    Inserted,
+    Marked,
+    Ordered,
+    Probed,
+    Save,
+    SpillOrdered,
+)
+from mpijoin.slave.patience import PATIENCE_S
+from mpijoin.slave.rotating import new_core
+from mpijoin.slave.rule import SpillRule
+from mpijoin.time_events import Rest, Ticked
+
+DONE = [Inserted(Taken(1 << 30)), Probed(Progress.DONE), Expired(Progress.DONE)]
+
+
+def message(producer, epoch=0, rows=2, joint=True, last=False, rests=False):
+    groups = np.array([10, 11])
+    counts = np.array([rows, rows])
+    return Arrived(epoch, 24, groups, counts, last, not joint, joint, producer, rests)
+
+
+def core_of(*events, joint_max=3, slice_rows=100, rule=None):
+    core = SlaveCore(slice_rows, 5, rule=rule, joint_max=joint_max, patience_s=PATIENCE_S)
+    for event in events:
+        assert core.step(event) == [] and not core.busy
+    return core
+
+
+def joined(core):
+    return [action for event in DONE for action in core.step(event)]
+
+
+def of_all(core, epoch=0):
+    """Joins a message of each of three producers."""
+    for producer in range(3):
+        core.step(message(producer, epoch))
+    joined(core)
+    assert not core.busy
+    return core
+
+
+def test_it_joins_the_messages_of_all_producers_at_once():
+    core = core_of(message(2), message(0))
+    assert core.step(message(1)) == [Insert(0, 2, messages=3)]
+    assert joined(core)[-3:] == [EndMessage(0, 24, False, True)] * 2 + [EndMessage(0, 24, False)]
+    assert core.step(message(0, 1)) == [], "so it is in the next epoch"
+
+
+def test_what_comes_while_it_is_busy_waits_for_the_others_too():
+    core = of_all(core_of())
+    for producer in range(3):
+        core.step(message(producer, 1))
+    core.step(message(1, 2))
+    assert not any(isinstance(action, Insert) for action in joined(core)) and not core.busy
+    core.step(message(0, 2))
+    assert core.step(message(2, 2)) == [Insert(0, 2, messages=3)]
+
+
+def test_it_waits_no_longer_than_it_may():
+    core = core_of(message(0))
+    assert core.step(Ticked(0.0)) == [Rest(PATIENCE_S)]
+    assert core.step(Ticked(PATIENCE_S / 2)) == [Rest(PATIENCE_S / 2)]
+    assert core.step(Ticked(PATIENCE_S)) == [Insert(0, 2)]
+
+
+def test_each_message_that_comes_makes_it_wait_anew():
+    core = core_of(message(0))
+    core.step(Ticked(0.0))
+    assert core.step(message(1)) == []
+    assert core.step(Ticked(PATIENCE_S)) == [Rest(PATIENCE_S)]
+    assert core.step(Ticked(2 * PATIENCE_S)) == [Insert(0, 2, messages=2)]
+
+
+def test_it_does_not_wait_for_producers_that_are_ahead():
+    """They may have to wait for the slowest themselves, which has little credit until its rows are joined."""
+    core = of_all(core_of())
+    for producer in (1, 2):
+        core.step(message(producer, 9))
+        core.step(Ticked(0.0))
+        core.step(Ticked(1.0))
+        joined(core)
+    assert core.step(message(0, 8)) == [Insert(0, 2)]
+    joined(core)
+    assert core.step(message(1, 10)) == [], "but those that are behind may come soon"
+
+
+def test_it_does_not_wait_for_a_producer_that_has_no_more_input():
+    core = of_all(core_of())
+    for producer in (0, 1):
+        core.step(message(producer, 1, rests=True))
+    core.step(message(2, 1))
+    joined(core)
+    assert core.step(message(2, 2)) == [Insert(0, 2)]
+
+
+def test_it_does_not_wait_with_as_many_rows_as_a_slice_has():
+    core = core_of(message(0, rows=20))
+    assert core.step(message(1, rows=30)) == [Insert(0, 2, messages=2)]
+
+
+@pytest.mark.parametrize(
+    "event, action",
+    [
+        (message(9, joint=False), Insert(0, 2)),
+        (Marked(3), Insert(0, 2)),
+        (Marked(3, stops=True), Save(3, True, False, (0,))),
+    ],
+    ids=["input of a group that moved", "mark", "mark that stops"],
+)
+def test_what_has_a_place_of_its_own_is_not_kept_waiting(event, action):
+    assert core_of(message(0)).step(event) == [action]
+
+
+def test_the_end_does_not_wait():
+    core = core_of(message(0, rests=True), message(1, rests=True))
+    assert core.step(message(2, last=True, rests=True)) == [Insert(0, 2, messages=3)]
+    assert joined(core)[-1] == Finish()
+
+
+def test_a_group_leaves_at_once_while_it_waits():
+    core = core_of(message(0), message(1))
+    assert core.step(Ordered(1, "freeze", 11)) == [Carry(1, "freeze", 11, ((0, 1), (1, 1)))]
+    assert core.step(Ticked(0.0)) == [Rest(PATIENCE_S)]
+    assert core.step(Ticked(1.0)) == [Insert(0, 1, messages=2)]
+
+
+def test_it_spills_while_it_waits():
+    core = core_of(message(0), rule=SpillRule(0.9, 0.3, "id", True, 64))
+    (action,) = core.step(SpillOrdered(100, "id"))
+    assert action.octets == 100 and core.busy
+
+
+@pytest.mark.parametrize("paced, producers, waits", [(False, 3, True), (False, 1, False), (True, 3, False)])
+def test_only_a_slave_of_several_producers_that_is_not_paced_waits(paced, producers, waits):
+    core = new_core(paced, None, 0, producers)
+    assert core.step(message(0)) == ([] if waits else [Insert(0, 2)])
