@@ -157,12 +157,13 @@ PURE = (
     "checkpoint.schedule",
     "config.moves",
     "slave.events",
+    "slave.patience",
     "slave.rule",
     "slave.slices",
     *(f"producer.{name}" for name in OF_THE_PRODUCER),
     *(f"coordinator.{name}" for name in OF_THE_COORDINATOR),
 )
-OF_THE_SLAVE = ("core", "events", "rule", "slices")
+OF_THE_SLAVE = ("core", "events", "patience", "rule", "slices")
 DECIDING_FILES = (
     *(f"producer/{name}.py" for name in OF_THE_PRODUCER),
     *(f"coordinator/{name}.py" for name in OF_THE_COORDINATOR),
