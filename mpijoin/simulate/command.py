@@ -13,6 +13,7 @@ from mpijoin.simulate.cluster import Manner, simulate
 from mpijoin.simulate.costs import load_costs
 from mpijoin.transport.simulated import Disturbance
 
+SLAVES_MAX = 65535  # No job has more partitions, so no more slaves could have any.
 STALL_SHARE = 20  # Stalls of a mean length L come every 20 L in the mean.
 
 
@@ -34,6 +35,8 @@ def main_simulate(
     quiet: bool = False,
 ) -> int:
     """Simulates the job and prints what happened. Returns the exit code. delays, stalls: durations as text."""
+    if slaves > SLAVES_MAX:
+        raise JobError([f"--slaves: got {slaves}, wanted at most {SLAVES_MAX}: no job has more partitions"])
     job, schema = load_and_resolve(job_path, overrides)
     manner = Manner(load_costs(costs), disturbance=disturbance(job.run.seed, delays, stalls))
     progress = Progress(quiet=quiet) if job.memory.limit_bytes else Unlimited(quiet=quiet)

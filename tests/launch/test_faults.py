@@ -95,8 +95,10 @@ def test_more_slaves_than_make_sense_are_refused_before_any_is_made(job_file, ca
     most = 4 * core_count()
     assert local_slaves(most, False, "slaves") == most
     assert local_slaves(most + 1, True, "slaves") == most + 1
-    assert main(["run", job_file, "--ranks", "100000"]) == 2
-    assert f"--ranks: got 100000 slaves, wanted at most {most}, four per core, unless" in capsys.readouterr().err
+    assert main(["run", job_file, "--ranks", str(most + 1)]) == 2
+    assert f"--ranks: got {most + 1} slaves, wanted at most {most}, four per core, unless" in capsys.readouterr().err
+    assert main(["run", job_file, "--ranks", "501", "--oversubscribe"]) == 2
+    assert "--ranks: got 501 slaves, wanted at most 500, since all are threads of this" in capsys.readouterr().err
     assert not os.path.exists(os.path.join(os.path.dirname(job_file), "out"))
 
 

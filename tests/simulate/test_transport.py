@@ -152,6 +152,11 @@ def test_faults_of_delays_and_stalls_are_named_together():
     assert disturbance(7, "20 ms", "0.5 s") == Disturbance(7, 0.02, 0.5, STALL_SHARE * 0.5)
 
 
+def test_more_slaves_than_a_job_can_have_partitions_are_refused(job_file, capsys):
+    assert main(["simulate", job_file, "--slaves", "65536"]) == 2
+    assert "--slaves: got 65536, wanted at most 65535: no job has more partitions" in capsys.readouterr().err
+
+
 COMMAND = {"costs": "wsj_2005", "overwrite": True, "delays": "0 s", "stalls": "0 s"}
 
 
