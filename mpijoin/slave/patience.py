@@ -13,13 +13,18 @@ PATIENCE_S = 0.05
 
 class Patience:
     """Each slice that is joined costs some calls, however few rows it has. A slave with nothing else to do had better
-    wait for all producers. It waits only for those that are behind what it has: the others may wait for these."""
+    wait for all producers. It waits only for those that are behind what it has, since the others may wait for these.
+
+    A producer for which it has waited in vain is not waited for until it sends something. It may have ended while this
+    slave had no groups.
+    """
 
     def __init__(self, producers: int, rows: int, most_s: float):
         """producers: so many feed this slave, if their messages are joined together · rows: so many are worth a slice
         of their own · most_s: for so long it waits after the newest message."""
         self._producers, self._rows, self._most_s = producers, rows, most_s
-        self._epochs: dict[int, float] = {}  # of each producer's newest message
+        self._epochs: dict[int, float] = {}  # of the newest message of each producer; inf: it is not waited for
+        self._behind: set[int] = set()
         self._until_s = math.inf
 
     def came(self, message: Unjoined, rests: bool) -> None:
@@ -35,12 +40,16 @@ class Patience:
         here = [one for one in messages if isinstance(one, Unjoined) and one.joint]
         if len(here) < len(messages) or sum(one.rows_all for one in here) >= self._rows:
             return False
-        newest, known = max(one.epoch for one in here), self._epochs
-        behind = {producer for producer, epoch in known.items() if epoch < newest} - {one.producer for one in here}
-        return bool(behind) or len(known) < self._producers
+        newest = max(one.epoch for one in here)
+        behind = {producer for producer, epoch in self._epochs.items() if epoch < newest}
+        self._behind = behind - {one.producer for one in here}
+        return bool(self._behind)
 
     def left_s(self, now_s: float) -> float:
         """Returns for how many seconds it still waits. The first call says when the newest message has come."""
         if self._until_s == math.inf:
             self._until_s = now_s + self._most_s
-        return self._until_s - now_s
+        left_s = self._until_s - now_s
+        if left_s <= 0:
+            self._epochs.update(dict.fromkeys(self._behind, math.inf))
+        return left_s

@@ -27,14 +27,18 @@ from mpijoin.time_events import Rest, Ticked
 DONE = [Inserted(Taken(1 << 30)), Probed(Progress.DONE), Expired(Progress.DONE)]
 
 
-def message(producer, epoch=0, rows=2, joint=True, last=False, rests=False):
+def message(producer, epoch=1, rows=2, joint=True, last=False, rests=False):
     groups = np.array([10, 11])
     counts = np.array([rows, rows])
     return Arrived(epoch, 24, groups, counts, last, not joint, joint, producer, rests)
 
 
 def core_of(*events, joint_max=3, slice_rows=100, rule=None):
+    """Returns a core that has joined the messages of all producers up to epoch 0, and waits after these events."""
     core = SlaveCore(slice_rows, 5, rule=rule, joint_max=joint_max, patience_s=PATIENCE_S)
+    for producer in range(3):
+        core.step(message(producer, 0))
+        joined(core)
     for event in events:
         assert core.step(event) == [] and not core.busy
     return core
@@ -44,26 +48,16 @@ def joined(core):
     return [action for event in DONE for action in core.step(event)]
 
 
-def of_all(core, epoch=0):
-    """Joins a message of each of three producers."""
-    for producer in range(3):
-        core.step(message(producer, epoch))
-    joined(core)
-    assert not core.busy
-    return core
-
-
 def test_it_joins_the_messages_of_all_producers_at_once():
     core = core_of(message(2), message(0))
     assert core.step(message(1)) == [Insert(0, 2, messages=3)]
-    assert joined(core)[-3:] == [EndMessage(0, 24, False, True)] * 2 + [EndMessage(0, 24, False)]
-    assert core.step(message(0, 1)) == [], "so it is in the next epoch"
+    assert joined(core)[-3:] == [EndMessage(1, 24, False, True)] * 2 + [EndMessage(1, 24, False)]
+    assert core.step(message(0, 2)) == [], "so it is in the next epoch"
 
 
 def test_what_comes_while_it_is_busy_waits_for_the_others_too():
-    core = of_all(core_of())
-    for producer in range(3):
-        core.step(message(producer, 1))
+    core = core_of(message(0), message(1))
+    core.step(message(2))
     core.step(message(1, 2))
     assert not any(isinstance(action, Insert) for action in joined(core)) and not core.busy
     core.step(message(0, 2))
@@ -87,7 +81,7 @@ def test_each_message_that_comes_makes_it_wait_anew():
 
 def test_it_does_not_wait_for_producers_that_are_ahead():
     """They may have to wait for the slowest themselves, which has little credit until its rows are joined."""
-    core = of_all(core_of())
+    core = core_of()
     for producer in (1, 2):
         core.step(message(producer, 9))
         core.step(Ticked(0.0))
@@ -99,12 +93,29 @@ def test_it_does_not_wait_for_producers_that_are_ahead():
 
 
 def test_it_does_not_wait_for_a_producer_that_has_no_more_input():
-    core = of_all(core_of())
-    for producer in (0, 1):
-        core.step(message(producer, 1, rests=True))
-    core.step(message(2, 1))
+    core = core_of(message(0, rests=True), message(1, rests=True))
+    core.step(message(2))
     joined(core)
     assert core.step(message(2, 2)) == [Insert(0, 2)]
+
+
+def test_it_waits_in_vain_but_once_for_a_producer_that_does_not_send():
+    """One may have ended while the slave had no groups, and told it nothing."""
+    core = core_of(message(0), message(1))
+    core.step(Ticked(0.0))
+    assert core.step(Ticked(1.0)) == [Insert(0, 2, messages=2)]
+    joined(core)
+    assert core.step(message(0, 2)) == []
+    assert core.step(message(1, 2)) == [Insert(0, 2, messages=2)], "the third one has not been heard of since"
+    core.step(message(2, 2))
+    joined(core)
+    joined(core)
+    assert core.step(message(0, 3)) == core.step(message(1, 3)) == [], "now it has"
+
+
+def test_it_does_not_wait_for_a_producer_that_it_has_never_heard_of():
+    core = SlaveCore(100, 5, joint_max=3, patience_s=PATIENCE_S)
+    assert core.step(message(0)) == [Insert(0, 2)]
 
 
 def test_it_does_not_wait_with_as_many_rows_as_a_slice_has():
@@ -147,4 +158,7 @@ def test_it_spills_while_it_waits():
 @pytest.mark.parametrize("paced, producers, waits", [(False, 3, True), (False, 1, False), (True, 3, False)])
 def test_only_a_slave_of_several_producers_that_is_not_paced_waits(paced, producers, waits):
     core = new_core(paced, None, 0, producers)
+    for producer in range(producers):
+        core.step(message(producer, 0))
+        joined(core)
     assert core.step(message(0)) == ([] if waits else [Insert(0, 2)])
