@@ -1,8 +1,12 @@
 """A slave with several producers waits a little, so that it joins the messages of an epoch at once."""
 
+from unittest import mock
+
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
+import mpijoin
 from mpijoin.operators.base import Progress, Taken
 from mpijoin.slave.core import SlaveCore
 from mpijoin.slave.events import (
@@ -19,9 +23,10 @@ from mpijoin.slave.events import (
     Save,
     SpillOrdered,
 )
-from mpijoin.slave.patience import PATIENCE_S
+from mpijoin.slave.patience import PATIENCE_S, Patience
 from mpijoin.slave.rotating import new_core
 from mpijoin.slave.rule import SpillRule
+from mpijoin.slave.runtime import Slave
 from mpijoin.time_events import Rest, Ticked
 
 DONE = [Inserted(Taken(1 << 30)), Probed(Progress.DONE), Expired(Progress.DONE)]
@@ -162,3 +167,30 @@ def test_only_a_slave_of_several_producers_that_is_not_paced_waits(paced, produc
         core.step(message(producer, 0))
         joined(core)
     assert core.step(message(0)) == ([] if waits else [Insert(0, 2)])
+
+
+def test_in_a_run_each_producer_is_known_and_known_to_rest_and_each_record_is_one_of_an_epoch(tmp_path):
+    stream = {"kind": "synthetic", "rate": 1000, "tuples": 50_000, "domain": 5000, "window": "2 s"}
+    streams = {"left": {**stream, "seed": 1}, "right": {**stream, "seed": 2}}
+    cluster = {"producers": 3, "partitions": 8, "distribution_epoch": "3 s"}
+    job = {**streams, "cluster": cluster, "output": {"path": str(tmp_path / "run"), "results": "count"}}
+    heard, ended = [], []
+    came, end_message = Patience.came, Slave._end_message
+
+    def hear(patience, message, rests):
+        heard.append((message.producer, rests))
+        came(patience, message, rests)
+
+    def end(slave, epoch, octets, own, goes_on):
+        ended.append((slave._rank.number, goes_on))
+        end_message(slave, epoch, octets, own, goes_on)
+
+    with mock.patch.object(Patience, "came", hear), mock.patch.object(Slave, "_end_message", end):
+        mpijoin.run(job, slaves=2)
+    assert len(set(heard)) == 6, "each of three producers has sent something, and said that it has no more"
+    read = 0
+    for slave in {slave for slave, _ in ended}:
+        records = pq.read_table(tmp_path / "run" / "metrics" / f"rank-{slave}.parquet").to_pydict()
+        assert len(records["epoch"]) == ended.count((slave, False)) > 5
+        read += sum(records["tuples_left"]) + sum(records["tuples_right"])
+    assert read == 100_000
