@@ -246,12 +246,11 @@ class SlaveCore:
         self._is_within_message, self._joint = False, 1
         return [*ends, *self._change()]
 
-    def _next_message(self, at_once: bool = False) -> list[Action]:
-        """Takes up the next message with something to join. Hundreds in a row may have none: their groups have left.
-        at_once: it waits for no others."""
+    def _next_message(self) -> list[Action]:
+        """Takes up the next message with something to join. Hundreds in a row may have none: their groups have left."""
         self._awaits = None
         actions: list[Action] = []
-        while self._messages and not self.busy and (at_once or not self._patience.waits(self._messages)):
+        while self._messages and not self.busy and not self._patience.waits(self._messages):
             actions += self._start_message()
         if self._ended and not self.busy and not self._finished:
             self._finished = True
@@ -302,7 +301,7 @@ class SlaveCore:
             return self._try_again(now_s)
         if self._messages and not self.busy:
             left_s = self._patience.left_s(now_s)
-            return [Rest(left_s)] if left_s > 0 else self._next_message(at_once=True)
+            return [Rest(left_s)] if left_s > 0 else self._next_message()
         if self.busy or self._messages or not (self._rule and self._rule.idle and self._open_groups):
             self._cleans_at_s = math.inf
         elif self._cleans_at_s == math.inf:

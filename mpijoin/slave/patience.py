@@ -35,7 +35,7 @@ class Patience:
 
     def waits(self, messages: Messages) -> bool:
         """Whether it waits for more, where these are all that are not joined yet."""
-        if not self._most_s or len(messages) >= self._producers:
+        if len(messages) >= self._producers:
             return False
         here = [one for one in messages if isinstance(one, Unjoined) and one.joint]
         if len(here) < len(messages) or sum(one.rows_all for one in here) >= self._rows:

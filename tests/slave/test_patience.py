@@ -97,6 +97,24 @@ def test_it_does_not_wait_for_producers_that_are_ahead():
     assert core.step(message(1, 10)) == [], "but those that are behind may come soon"
 
 
+def test_it_does_not_wait_for_a_producer_of_which_it_has_something():
+    core = core_of(message(2, 2))
+    core.step(Ticked(0.0))
+    core.step(Ticked(1.0))
+    core.step(message(0, 1))
+    core.step(message(1, 2))
+    assert joined(core)[-1] == Insert(0, 2, messages=2)
+
+
+def test_only_producers_are_waited_for():
+    core = core_of(message(0, rests=True))
+    core.step(message(9, joint=False))
+    joined(core)
+    joined(core)
+    assert core.step(message(1, 2)) == []
+    assert core.step(message(2, 2)) == [Insert(0, 2, messages=2)]
+
+
 def test_it_does_not_wait_for_a_producer_that_has_no_more_input():
     core = core_of(message(0, rests=True), message(1, rests=True))
     core.step(message(2))
