@@ -29,7 +29,7 @@ SLAVES_MAX = 4
 # Each slave has its own memory and threads. More slaves than this would only take turns.
 SLAVES_PER_CORE_MAX = 4
 # Not even on purpose: a thousand threads of one process take ten times as long as three hundred.
-SLAVES_AT_MOST = 500
+OVERSUBSCRIBED_MAX = 500
 # The run waits this long for its threads to end. A thread that compiles cannot be stopped.
 JOIN_S = 1.0
 
@@ -48,8 +48,8 @@ def local_slaves(wanted: Any, oversubscribe: bool, called: str) -> int:
         slaves = 0
     if slaves < 1:
         raise JobError([f"{called}: got {show(wanted)}, wanted a whole number of slaves, at least 1"])
-    if slaves > SLAVES_AT_MOST:
-        many = f"wanted at most {SLAVES_AT_MOST}, since all are threads of this process: use mpirun for more"
+    if slaves > OVERSUBSCRIBED_MAX:
+        many = f"wanted at most {OVERSUBSCRIBED_MAX}, since all are threads of this process: use mpirun for more"
         raise JobError([f"{called}: got {slaves} slaves, {many}"])
     most = SLAVES_PER_CORE_MAX * core_count()
     if slaves > most and not oversubscribe:

@@ -83,10 +83,9 @@ class SlaveCore:
         rule: SpillRule | None = None,
         open_groups: int = 0,
         joint_max: int = 1,
-        patience_s: float = 0.0,
     ):
         """rule: when to spill, or None if the run fails where memory is short · open_groups: how many groups have
-        something on disk · joint_max: so many messages at most are joined together · patience_s: as of `Patience`."""
+        something on disk already · joint_max: so many messages at most are joined together."""
         self._slice_rows, self._budget, self._paced = slice_rows, budget, paced
         self._rule = rule
         self._lacking: Spill | None = None  # what has to be spilled before more of the slice can be inserted
@@ -100,7 +99,7 @@ class SlaveCore:
         self._idle_s, self._cleans_at_s = IDLE_S, math.inf  # if nothing comes until then
         self._took_up_s, self._not_before_s = 0.0, -math.inf  # when it took up a group last, and may do so again
         self._messages = Messages()
-        self._patience = Patience(joint_max, slice_rows, patience_s)
+        self._patience = Patience(joint_max, slice_rows)
         self._slices: deque[tuple[int, int]] = deque()
         self._changes: deque[Ordered | Staged] = deque()  # to be carried out between two slices
         self._awaits: type | None = None  # the event that the action under way will bring

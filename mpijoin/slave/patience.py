@@ -19,10 +19,10 @@ class Patience:
     slave had no groups.
     """
 
-    def __init__(self, producers: int, rows: int, most_s: float):
+    def __init__(self, producers: int, rows: int):
         """producers: so many feed this slave, if their messages are joined together · rows: so many are worth a slice
-        of their own · most_s: for so long it waits after the newest message."""
-        self._producers, self._rows, self._most_s = producers, rows, most_s
+        of their own."""
+        self._producers, self._rows = producers, rows
         self._epochs: dict[int, float] = {}  # of the newest message of each producer; inf: it is not waited for
         self._behind: set[int] = set()
         self._until_s = math.inf
@@ -48,7 +48,7 @@ class Patience:
     def left_s(self, now_s: float) -> float:
         """Returns for how many seconds it still waits. The first call says when the newest message has come."""
         if self._until_s == math.inf:
-            self._until_s = now_s + self._most_s
+            self._until_s = now_s + PATIENCE_S
         left_s = self._until_s - now_s
         if left_s <= 0:
             self._epochs.update(dict.fromkeys(self._behind, math.inf))

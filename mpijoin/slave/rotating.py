@@ -32,7 +32,6 @@ from mpijoin.slave.events import (
     Rotated,
     Spilled,
 )
-from mpijoin.slave.patience import PATIENCE_S
 from mpijoin.slave.rule import SpillRule
 from mpijoin.slave.slices import Unjoined, without
 
@@ -229,6 +228,4 @@ def new_core(paced: bool, rule: SpillRule | None, open_groups: int, producers: i
     """
     if rule is not None and rule.rotates:
         return RotatingCore(paced, rule, open_groups)
-    if paced:
-        return SlaveCore(paced=True, rule=rule, open_groups=open_groups)
-    return SlaveCore(rule=rule, open_groups=open_groups, joint_max=producers, patience_s=PATIENCE_S)
+    return SlaveCore(paced=paced, rule=rule, open_groups=open_groups, joint_max=1 if paced else producers)

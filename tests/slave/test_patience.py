@@ -40,7 +40,7 @@ def message(producer, epoch=1, rows=2, joint=True, last=False, rests=False):
 
 def core_of(*events, joint_max=3, slice_rows=100, rule=None):
     """Returns a core that has joined the messages of all producers up to epoch 0, and waits after these events."""
-    core = SlaveCore(slice_rows, 5, rule=rule, joint_max=joint_max, patience_s=PATIENCE_S)
+    core = SlaveCore(slice_rows, 5, rule=rule, joint_max=joint_max)
     for producer in range(3):
         core.step(message(producer, 0))
         joined(core)
@@ -137,7 +137,7 @@ def test_it_waits_in_vain_but_once_for_a_producer_that_does_not_send():
 
 
 def test_it_does_not_wait_for_a_producer_that_it_has_never_heard_of():
-    core = SlaveCore(100, 5, joint_max=3, patience_s=PATIENCE_S)
+    core = SlaveCore(100, 5, joint_max=3)
     assert core.step(message(0)) == [Insert(0, 2)]
 
 
