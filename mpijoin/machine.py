@@ -21,7 +21,7 @@ PAGES = "/proc/self/pagemap"
 HELD = np.uint64(0b11 << 62)  # in memory, or swapped out
 OF_FILE = np.uint64(1 << 61)
 MADV_DONTNEED = 4  # of Linux
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of glibc
 KEPT_BYTES = 128 << 20  # free memory at the end of the heap that is kept
 # what is larger, or than this part of all, is never kept
 HEAP_BYTES_MAX, HEAP_SHARE, MMAP_BYTES_MIN = 32 << 20, 4, 1 << 17
@@ -74,6 +74,17 @@ def keep_freed_memory(octets: int = KEPT_BYTES) -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(M_TRIM_THRESHOLD, octets)
         mallopt(M_MMAP_THRESHOLD, max(MMAP_BYTES_MIN, min(HEAP_BYTES_MAX, octets // HEAP_SHARE)))
+
+
+def share_heap() -> None:
+    """Has all threads that begin from now on allocate from one heap, not from one each.
+
+    So what one of them frees is there for the others, with its pages: blocks that a thread decodes lie where the heap
+    was touched. Kernels do not allocate and most other code holds the interpreter's lock, so that threads hardly ever
+    wait for each other here. If the C library has no such setting, the run only takes more memory.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def touch_heap(octets: int) -> None:

@@ -48,6 +48,44 @@ def test_freed_memory_is_kept_and_reused():
     assert int(done.stdout) < 20 * 2048 / 4, done.stderr
 
 
+def test_memory_that_one_thread_freed_is_there_for_the_next():
+    """In a process of its own: arrays of 2 MiB of one thread after the other lie in the same pages."""
+    code = (
+        "import resource, numpy as np; from threading import Thread\n"
+        "from mpijoin.machine import keep_freed_memory, share_heap\n"
+        "keep_freed_memory(); share_heap(); np.ones(1 << 18)\n"
+        "def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "before, threads = faults(), [Thread(target=np.ones, args=[1 << 18]) for _ in range(4)]\n"
+        "for thread in threads: thread.start(); thread.join()\n"
+        "print(faults() - before)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert int(done.stdout) < 256, done.stderr  # half as many as the pages of one of them
+
+
+def test_a_local_run_has_one_heap(job_file, tmp_path):
+    """In a process of its own: ranks and decoders are threads, and glibc lists the heaps that there are afterwards."""
+    code = (
+        "import ctypes, sys; from mpijoin.cli import main\n"
+        "assert main(sys.argv[2:]) == 0; libc = ctypes.CDLL(None); libc.fopen.restype = ctypes.c_void_p\n"
+        "file = ctypes.c_void_p(libc.fopen(sys.argv[1].encode(), b'w'))\n"
+        "libc.malloc_info(0, file); libc.fclose(file)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "heaps.xml", "run", job_file, "--ranks", "2", "--quiet"],
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        timeout=60,
+        check=True,
+    )
+    assert (tmp_path / "heaps.xml").read_text().count("<heap ") == 1
+
+
 def test_heap_that_was_touched_costs_no_faults_when_it_is_allocated():
     """In a process of its own: arrays of 12 MiB in all find their memory where 16 MiB were touched."""
     code = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Sequence
 
 from mpijoin.errors import LaunchError
 from mpijoin.limits import allow_open_files, check_address_space
-from mpijoin.machine import keep_freed_memory
+from mpijoin.machine import keep_freed_memory, share_heap
 from mpijoin.named import NamedTuple
 from mpijoin.signals import SignalFlag
 from mpijoin.transport.guard import launched_by_mpi, launched_rank, launched_size
@@ -44,6 +44,7 @@ def main_run(job_path: str, overrides: Sequence[str], options: Options) -> int:
     # Signals are caught first, because it takes a while to load the engine.
     signals.install()
     keep_freed_memory()
+    share_heap()
     allow_open_files()
     check_address_space()
     # Modules that are loaded stay loaded. Looking for garbage among them would take a tenth of the start. ready.py has

@@ -38,8 +38,9 @@ from mpijoin.sources.ranges import ALL_ROWS, RowRange
 from mpijoin.sources.screen import FileScreen, StreamRules, times_int64
 
 PEEK_ROWS = 1024
-AHEAD_BLOCKS = 3  # of a file, as long as they stay of this size
-AHEAD_BYTES_MIN = 1 << 18
+# Of a file, as long as they are not smaller than this. With fewer, a core waits while a tick is scattered. With 7, a
+# block of a single file still has 2^16 rows of 16 bytes.
+AHEAD_BLOCKS, AHEAD_BYTES_MIN = 7, 1 << 18
 SHARE_BYTES_MIN = 1 << 16  # of a block, however many files are open
 
 

@@ -106,7 +106,9 @@ def test_a_run_whose_input_is_cut_under_it_fails_with_three(tmp_path, extension)
         WRITERS[extension](TABLE, str(tmp_path / f"{side}.{extension}"))
     side = 'time = "ts"\ntime_unit = "ms"\nkey = "key"\nwindow = "1 s"\n'
     text = "".join(f'[{name}]\npath = "{name}.{extension}"\n{side}' for name in ("left", "right"))
-    text += '[run]\nspeed = 50\n[cluster]\ndistribution_epoch = "200 ms"\n[output]\npath = "out"\n'
+    # with more memory for blocks all rows would have been decoded ahead
+    cluster = '[cluster]\ndistribution_epoch = "200 ms"\nmaster_buffer = "32 MB"\n'
+    text += f'[run]\nspeed = 50\n{cluster}[output]\npath = "out"\n'
     with Run(tmp_path, text) as run:
         # Results mean that rows of both files have been read. Kernels may have to be compiled before.
         run.wait_for(lambda: any(run.out.glob("results/.open/*.parquet")), "first results", 240)
