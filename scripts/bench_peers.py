@@ -256,7 +256,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--files",
-        choices=["parquet", "arrow"],
+        choices=["parquet", "packed.parquet", "arrow"],
         default="parquet",
         help="what mpijoin, DuckDB and Polars read (default %(default)s)",
     )

@@ -50,7 +50,7 @@ class Workload:
         return bool(self.columns)
 
     def files(self, form: str = "") -> list[Path]:
-        """All streams in a format: parquet, arrow, csv (with a header), binary (records of 24 bytes) or split (a folder
+        """All streams in a format: parquet, packed.parquet, arrow, csv (with a header), binary (records of 24 bytes) or split (a folder
         of Parquet files, the oldest first); without one, in the workload's own. Made if not there."""
         return [self._file(side, form or self.form) for side in self.streams]
 
@@ -74,6 +74,12 @@ def write_arrow(table: pa.Table, path: Path) -> None:
         file.write_table(table, ARROW_ROWS)
 
 
+def write_packed(table: pa.Table, path: Path) -> None:
+    """Packs differences of whole numbers, as the streams that `mpijoin prepare` and `generate` write."""
+    packed = dict.fromkeys(table.column_names, "DELTA_BINARY_PACKED")
+    pq.write_table(table, path, compression="zstd", use_dictionary=False, column_encoding=packed)
+
+
 def write_csv(table: pa.Table, path: Path) -> None:
     pyarrow.csv.write_csv(table.rename_columns(["ts", "key", "row"]), path)  # Pathway has an id of its own
 
@@ -90,6 +96,7 @@ def write_split(table: pa.Table, path: Path) -> None:
 
 WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
     "arrow": write_arrow,
+    "packed.parquet": write_packed,
     "csv": write_csv,
     "binary": write_binary,
     "split": write_split,

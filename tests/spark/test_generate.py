@@ -77,6 +77,15 @@ def test_the_rows_are_those_of_the_engine(spark, tmp_path, name):
     assert len(sums) == 1
 
 
+def test_times_and_keys_are_packed_and_payload_is_compressed(spark, tmp_path):
+    source = SyntheticSource(tuples=5000, payload_bytes=20)
+    _, (file,) = made_by_spark(spark, tmp_path / "made", source, 100_000)
+    group = pq.read_metadata(tmp_path / "made" / file.file).row_group(0)
+    columns = [group.column(index) for index in range(group.num_columns)]
+    assert [column.compression for column in columns] == ["UNCOMPRESSED", "UNCOMPRESSED", "ZSTD"]
+    assert ["DELTA_BINARY_PACKED" in column.encodings for column in columns] == [True, True, False]
+
+
 @pytest.mark.parametrize("partitions", [1, 2, 7])
 def test_partitions_of_spark_change_nothing(spark, tmp_path, partitions, monkeypatch):
     source, plain = SOURCES["disorder"], type(spark).range

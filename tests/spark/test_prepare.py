@@ -65,6 +65,13 @@ def left_in(folder, said=None):
     )
 
 
+def encodings(part, name):
+    """Returns how the values of a column are encoded in the first row group of a file."""
+    group = pq.read_metadata(part).row_group(0)
+    columns = map(group.column, range(group.num_columns))
+    return next(column.encodings for column in columns if column.path_in_schema == name)
+
+
 def at(seconds):
     return EPOCH + timedelta(seconds=seconds)
 
@@ -646,6 +653,18 @@ def test_order_ties_and_disorder_over_pieces_of_files(prepare, spark):
     assert [(own[0], own[-1], len(own)) for own in spans] == [
         (f["first"], f["last"], f["rows"]) for f in left.report["files"]
     ]
+
+
+def test_whole_numbers_are_packed_where_no_column_is_of_texts(prepare):
+    """Texts that do not repeat are decoded half as fast where numbers are packed."""
+    files = {"a.csv": "ts,n,k\n" + "".join(f"{time},{time},{time}x\n" for time in range(3000))}
+    for columns, packed in (("ts,n", True), ("ts,n,k", False)):
+        left = prepare(files, "--unit", "s", "--columns", columns, "--overwrite")
+        part = next((left.folder / "data").iterdir())
+        names = columns.split(",")
+        assert [("DELTA_BINARY_PACKED" in encodings(part, name)) for name in names[:2]] == [packed] * 2
+        assert not any("DELTA_BYTE_ARRAY" in encodings(part, name) for name in names)
+        assert [row[1:] for row in left.rows] == [(time, f"{time}x")[: len(names) - 1] for time in range(3000)]
 
 
 def test_any_column_names(prepare):

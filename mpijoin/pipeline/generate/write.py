@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from mpijoin.compiled import kernel
 from mpijoin.config.columns import synthetic_schema
-from mpijoin.config.rules import SYNTHETIC_TIME
+from mpijoin.config.rules import SYNTHETIC_KEY, SYNTHETIC_PAYLOAD, SYNTHETIC_TIME
 from mpijoin.generators.stream import SyntheticStream
 from mpijoin.named import NamedTuple
 from mpijoin.partitioning.hashing import pair_hash
@@ -23,13 +23,15 @@ from mpijoin.refusals import writing
 
 BLOCK_ROWS = 1 << 18  # made and written at a time, where order allows it
 ROW_GROUP_ROWS = 1 << 17
-# With dictionaries, distinct times would take four times as long to write and twice the bytes. All readers know these
-# encodings.
+# Delta packing needs no codec on top: it is smaller than what zstd makes of plain times and keys, and is decoded more
+# than three times as fast. With dictionaries, distinct times would take four times as long to write. All readers know
+# these encodings.
+PACKED = (SYNTHETIC_TIME, SYNTHETIC_KEY)
 PARQUET = {
-    "compression": "zstd",
-    "compression_level": 1,
+    "compression": dict.fromkeys(PACKED, "none") | {SYNTHETIC_PAYLOAD: "zstd"},
+    "compression_level": {SYNTHETIC_PAYLOAD: 1},
     "use_dictionary": False,
-    "column_encoding": {SYNTHETIC_TIME: "DELTA_BINARY_PACKED"},
+    "column_encoding": dict.fromkeys(PACKED, "DELTA_BINARY_PACKED"),
 }
 WRITTEN = "number long, file string, rows long, first_ns long, last_ns long, lag_ns long, checksum string"
 

@@ -12,6 +12,7 @@ from typing import Any, Sequence
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, DecimalType, StringType
 
 from mpijoin.pipeline.prepare.clean import SUB, US
 from mpijoin.pipeline.prepare.options import Wanted, kept_names
@@ -24,6 +25,11 @@ from mpijoin.pipeline.prepare.times import beyond_ns
 DATA, REJECTED, REPORT = "data", "rejected", "report.json"
 # The footer keeps only the beginning of long texts. If they were too long, it would have no statistics of a column.
 WRITING = {"compression": "zstd", "parquet.statistics.truncate.length": "64"}
+# The second version packs the differences of whole numbers and times. They are decoded four times as fast then, and
+# take three quarters of the bytes. But bytes that do not repeat are decoded half as fast, and all columns have one
+# version.
+PACKED = {"parquet.writer.version": "v2"}
+OF_BYTES = StringType, BinaryType, DecimalType
 NUMBER = "__number"  # of a row's piece among all
 
 
@@ -113,7 +119,8 @@ def write_parts(rows: DataFrame, folder: Path) -> list[Part]:
     """Writes rows, and renames Spark's files to part-00000.parquet and so on, in its own order. Empty files are left
     out if there is another one."""
     unnamed = folder.with_name(f"{folder.name}.spark")
-    rows.write.options(**WRITING).parquet(f"file://{unnamed}")
+    has_bytes = any(isinstance(column.dataType, OF_BYTES) for column in rows.schema)
+    rows.write.options(**WRITING, **({} if has_bytes else PACKED)).parquet(f"file://{unnamed}")
     parts = sorted(unnamed.glob("part-*.parquet"))
     counts = [pq.read_metadata(part).num_rows for part in parts]
     full = [(part, rows) for part, rows in zip(parts, counts) if rows] or list(zip(parts, counts))[:1]
