@@ -50,8 +50,8 @@ class Workload:
         return bool(self.columns)
 
     def files(self, form: str = "") -> list[Path]:
-        """All streams in a format: parquet, packed.parquet, arrow, csv (with a header), binary (records of 24 bytes) or split (a folder
-        of Parquet files, the oldest first); without one, in the workload's own. Made if not there."""
+        """All streams in a format: parquet, packed.parquet, arrow, csv (with a header), binary (records of 24 bytes) or
+        split (a folder of Parquet files, the oldest first); without one, in the workload's own. Made if not there."""
         return [self._file(side, form or self.form) for side in self.streams]
 
     def _file(self, side: str, form: str) -> Path:
