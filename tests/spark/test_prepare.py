@@ -655,16 +655,22 @@ def test_order_ties_and_disorder_over_pieces_of_files(prepare, spark):
     ]
 
 
-def test_whole_numbers_are_packed_where_no_column_is_of_texts(prepare):
-    """Texts that do not repeat are decoded half as fast where numbers are packed."""
-    files = {"a.csv": "ts,n,k\n" + "".join(f"{time},{time},{time}x\n" for time in range(3000))}
-    for columns, packed in (("ts,n", True), ("ts,n,k", False)):
-        left = prepare(files, "--unit", "s", "--columns", columns, "--overwrite")
+def test_whole_numbers_are_packed_where_no_column_is_of_bytes(prepare):
+    """Bytes that do not repeat would be decoded half as fast where numbers are packed."""
+    count = range(3000)
+    columns = {"ts": count, "n": count, "text": [f"{i}x" for i in count], "bytes": [b"%d" % i for i in count]}
+    columns["decimal"] = [Decimal(i) for i in count]
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    file = pa.BufferOutputStream()
+    pq.write_table(table.set_column(4, "decimal", table["decimal"].cast(pa.decimal128(30, 2))), file)
+    for further in ("", "text", "bytes", "decimal"):
+        names = ["ts", "n", further] if further else ["ts", "n"]
+        arguments = ("--unit", "s", "--columns", ",".join(names), "--overwrite")
+        left = prepare({"a.parquet": file.getvalue().to_pybytes()}, *arguments)
         part = next((left.folder / "data").iterdir())
-        names = columns.split(",")
-        assert [("DELTA_BINARY_PACKED" in encodings(part, name)) for name in names[:2]] == [packed] * 2
+        assert ["DELTA_BINARY_PACKED" in encodings(part, name) for name in ("ts", "n")] == [not further] * 2
         assert not any("DELTA_BYTE_ARRAY" in encodings(part, name) for name in names)
-        assert [row[1:] for row in left.rows] == [(time, f"{time}x")[: len(names) - 1] for time in range(3000)]
+        assert [list(row[1:]) for row in left.rows] == [[columns[name][i] for name in names[1:]] for i in count]
 
 
 def test_any_column_names(prepare):
