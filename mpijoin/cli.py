@@ -30,7 +30,7 @@ EXIT_CODES = """\
 exit codes:
   0    done
   2    bad job or input: the message names the field or file, what was found and what is wanted
-  3    the run failed, or verify found a difference
+  3    the run failed, or verify found a difference; if a rank was killed, mpirun or srun has a code of its own
   75   stopped at a checkpoint: run it again with --resume to go on
   130  stopped by Ctrl-C      143  stopped by SIGTERM"""
 
