@@ -2,8 +2,8 @@
 
 `tree` parses and checks a text, and never evaluates it; `calls` does so for functions over the partners of a row, and
 `literals` reads what stands in quotes. `kinds` knows the columns. `lower` makes integers of all times. Of what is left
-`code` makes the Python function that Numba compiles, and `sql` the same condition as DuckDB reads it. A condition
-consists of
+`code` makes the Python function that Numba compiles, in which long `lists` are looked up in, and `sql` the same
+condition as DuckDB reads it. A condition consists of
 
     NAME.column     a column that a stream carries, or one of its key: integers, float, double, boolean, string, binary,
                     dates, timestamps, times of day and durations of every unit; no decimals, and none with parts

@@ -6,10 +6,12 @@ not foresee them.
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
-from typing import Callable, Sequence
+from typing import Callable, Iterable, Sequence
 
+from mpijoin.conditions.lists import with_lists
 from mpijoin.conditions.lower import lowered
 from mpijoin.conditions.tree import INT64, INTEGER, REAL, TEXT, UNSIGNED, Node
 from mpijoin.named import NamedTuple
@@ -41,11 +43,11 @@ class Code(NamedTuple):
     """Code that works out values of two tuples, called `left` and `right` by their slot ids in `words`, which belong to
     the store `s`. It needs np, `unsigned` and the parts of store/texts.py.
 
-    texts: lines of the module · lines: of the function · values: for each value, the names of the variables that have
+    arrays: lines of the module · lines: of the function · values: for each value, the names of the variables that have
     it, and whether it is null.
     """
 
-    texts: list[str]
+    arrays: list[str]
     lines: list[str]
     values: list[tuple[str, str]]
 
@@ -53,8 +55,8 @@ class Code(NamedTuple):
 def code_of(nodes: Sequence[Node], place_of: Callable[[int, str], Place], tick_ns: int) -> Code:
     """place_of: where a column lies, by the stream's index and the column's name · tick_ns: the unit of the join."""
     maker = _Maker(place_of)
-    values = [maker.part(lowered(node, tick_ns)) for node in nodes]
-    return Code(maker.texts, maker.lines, values)
+    values = [maker.part(with_lists(lowered(node, tick_ns))) for node in nodes]
+    return Code(maker.arrays, maker.lines, values)
 
 
 def source_of(node: Node, name: str, place_of: Callable[[int, str], Place], tick_ns: int) -> str:
@@ -62,7 +64,7 @@ def source_of(node: Node, name: str, place_of: Callable[[int, str], Place], tick
     by their slot ids. s: has the arrays of `Stored` · place_of, tick_ns: as for `code_of`."""
     code = code_of([node], place_of, tick_ns)
     lines = [f"def {name}(s, left, right):", "words = s.words", *code.lines, f"return {code.values[0][0]}"]
-    return "\n".join([*code.texts, "\n    ".join(lines)]) + "\n"
+    return "\n".join([*code.arrays, "\n    ".join(lines)]) + "\n"
 
 
 class _Maker:
@@ -70,16 +72,20 @@ class _Maker:
 
     def __init__(self, place_of: Callable[[int, str], Place]):
         self._place_of = place_of
-        self._texts: dict[bytes, str] = {}
+        self._arrays: dict[tuple[str, tuple[int, ...]], str] = {}  # the names of those of a type, and of these values
         self.lines: list[str] = []
         self._known: dict[Node, tuple[str, str]] = {}
 
     @property
-    def texts(self) -> list[str]:
+    def arrays(self) -> list[str]:
         return [
-            f"{name} = np.array(({''.join(f'{octet}, ' for octet in text)}), np.uint8)"
-            for text, name in self._texts.items()
+            f"{name} = np.array(({''.join(f'{value}, ' for value in values)}), np.{dtype})"
+            for (dtype, values), name in self._arrays.items()
         ]
+
+    def _array(self, dtype: str, values: Iterable[int]) -> str:
+        """The name of an array that the function needs."""
+        return self._arrays.setdefault((dtype, tuple(values)), f"A{len(self._arrays)}")
 
     def part(self, node: Node) -> tuple[str, str]:
         """The names of the two variables of a part."""
@@ -100,6 +106,9 @@ class _Maker:
                 return _logic(node.op, parts)
             case "abs" | "sqrt" | "floor" | "ceil":
                 return _function(node.op, node.parts[0].kind, *parts[0])
+            case "among":
+                value, null = parts[0]
+                return f"({self._lookup(node, value)}) & (not ({null}))", null
         return self._of_two(node, parts)
 
     def _of_two(self, node: Node, parts: Sequence[tuple[str, str]]) -> tuple[str, str]:
@@ -131,11 +140,18 @@ class _Maker:
             return f"{'not ' if op == '!=' else ''}same_{kind}(s, {arguments})"
         return f"order_of_{kind}(s, {arguments}) {op} 0"
 
+    def _lookup(self, node: Node, value: str) -> str:
+        if node.parts[0].kind != TEXT:
+            return f"is_among({self._array('int64', sorted(map(_signed, node.value)))}, {value})"
+        ends = itertools.accumulate(map(len, node.value))
+        lists = self._array("uint8", b"".join(node.value)), self._array("int64", ends)
+        return f"is_among_given(s, {', '.join([*self._octets(node.parts[0]), *lists])})"
+
     def _octets(self, node: Node) -> list[str]:
         """What tells the bytes of a string: an array, or the address of its blob, the bytes before it there, and its
         length."""
         if node.op == "constant":
-            return [self._texts.setdefault(node.value, f"T{len(self._texts)}")]
+            return [self._array("uint8", node.value)]
         slot, place = _slot(node), self._place_of(node.side, node.name)
         before = [f"max({_column(one, slot)[0]}, 0)" for one in place.before]
         return [f"words[unsigned({slot} + {ADDRESS_AT})]", " + ".join(["np.int64(0)", *before]), self.part(node)[0]]
@@ -151,8 +167,13 @@ def _constant(value: bool | int | float | bytes) -> str:
     if isinstance(value, bytes):
         return repr(len(value))
     if type(value) is int:
-        return f"np.int64({value if value in INT64 else value - (1 << 64)})"
+        return f"np.int64({_signed(value)})"
     return repr(value)
+
+
+def _signed(value: int) -> int:
+    """The int64 that has the bits of an integer of 64 bits."""
+    return value if value in INT64 else value - (1 << 64)
 
 
 def _as_real(value: str, kind: str) -> str:

@@ -37,7 +37,7 @@ class Kind(NamedTuple):
 
 Kinds = Callable[[int, str], Kind]
 TOO_DEEP = "this has too many parts within parts"
-# Each value of a list, and each argument, is code that is compiled.
+# Each argument, and each float of a list, is code that is compiled.
 VALUES_MAX, ARGUMENTS_MAX = 1000, 100
 _reading = threading.Lock()
 OF_JOIN = 0

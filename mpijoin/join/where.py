@@ -16,10 +16,11 @@ from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.join.state import Call, JoinState
 from mpijoin.store.simd import unsigned
 from mpijoin.store.state import stored_in
-from mpijoin.store.texts import order_of_given, order_of_stored, same_given, same_stored
+from mpijoin.store.texts import is_among, is_among_given, order_of_given, order_of_stored, same_given, same_stored
 
-# What the source of a condition needs to compare strings.
-TEXT_PARTS = {one.__name__: one for one in (same_stored, same_given, order_of_stored, order_of_given)}
+# What the source of a condition needs to compare strings, and to look values up.
+_PARTS = (same_stored, same_given, order_of_stored, order_of_given, is_among, is_among_given)
+CONDITION_PARTS = {one.__name__: one for one in _PARTS}
 KEEP = '''
 def {name}(s, left, right, count):
     kept = 0
@@ -61,7 +62,7 @@ def holds_of(text: str, schema: JoinSchema) -> tuple[str, KernelPart]:
 @cache
 def part_of(source: str) -> tuple[str, KernelPart]:
     """Returns the same for a condition as `source_of` writes it, as a function `holds`."""
-    space: dict[str, Any] = {"np": np, "unsigned": unsigned, "__name__": __name__, **TEXT_PARTS}
+    space: dict[str, Any] = {"np": np, "unsigned": unsigned, "__name__": __name__, **CONDITION_PARTS}
     # The source is made of a checked tree: of names of variables, operators and numbers.
     exec(source, space)
     return hashlib.sha256(source.encode()).hexdigest()[:16], part(space["holds"])

@@ -38,7 +38,7 @@ CODES = {
 # Rows of `found` that each keeps.
 ROWS = {"count": 1, "sum": 3, "mean": 3, "min": 2, "max": 2, "first": 4, "last": 4, "arg_min": 5, "arg_max": 5}
 FORMS = {tree.REAL: REAL, tree.UNSIGNED: UNSIGNED}
-ADD = """{texts}
+ADD = """{arrays}
 def add(s, at, one, other):
     words, left, right = s.words, one, other
     {lines}
@@ -75,12 +75,12 @@ def source_of_add(calls: Sequence[Call], schema: JoinSchema) -> str:
     """Returns the source of a part `add(s, at, one, other)`, which adds a partner to all functions. It is made of a
     checked tree, and needs np, `unsigned` and the parts of `reduce`."""
     nodes = [node for call in calls for node in call.nodes]
-    texts, lines, values = code_of(nodes, lambda *column: place_in(schema, *column), UNIT_NS[schema.unit])
+    arrays, lines, values = code_of(nodes, lambda *column: place_in(schema, *column), UNIT_NS[schema.unit])
     own = iter(values)
     for call, place in zip(calls, _places(calls)):
         if call.node:
             lines.append(_line(call, place, *next(own), *(next(own) if call.by else ())))
-    return ADD.format(texts="\n".join(texts), lines="\n    ".join([*lines, "return"]))
+    return ADD.format(arrays="\n".join(arrays), lines="\n    ".join([*lines, "return"]))
 
 
 def _is_real(call: Call) -> bool:

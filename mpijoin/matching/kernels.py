@@ -15,7 +15,7 @@ import numpy as np
 from mpijoin.compiled import KernelPart, kernel, part
 from mpijoin.conditions.calls import Call
 from mpijoin.data.schema import JoinSchema
-from mpijoin.join.where import TEXT_PARTS, holds_of
+from mpijoin.join.where import CONDITION_PARTS, holds_of
 from mpijoin.matching import reduce
 from mpijoin.matching.best import match_due
 from mpijoin.matching.due import find_due
@@ -75,7 +75,7 @@ def _keeping(digest: str, holds: KernelPart) -> Any:
 
 @cache
 def _adding(add: str) -> Any:
-    space = {**NAMES, **TEXT_PARTS, **{name: getattr(reduce, name) for name in ADDS}, "__name__": __name__}
+    space = {**NAMES, **CONDITION_PARTS, **{name: getattr(reduce, name) for name in ADDS}, "__name__": __name__}
     # The source is made of a checked tree: of names of variables, operators and numbers.
     exec(add, space)
     return _made(ADD, f"add_partners_{hashlib.sha256(add.encode()).hexdigest()[:16]}", {"add": part(space["add"])})

@@ -1,4 +1,4 @@
-"""Parts of kernels that compare strings of stored tuples, byte by byte, where they lie.
+"""Parts of kernels that compare strings of stored tuples, byte by byte, where they lie, and look values up in lists.
 
 A string is told by the address of its tuple's blob, the bytes before it there, and its length, which is negative for a
 null. A null is told from an empty string by whoever asks; here both have no bytes.
@@ -50,20 +50,52 @@ def order_of_stored(s, a, a_skip, a_count, b, b_skip, b_count):
 @part
 def order_of_given(s, a, a_skip, a_count, octets):
     """Does what `order_of_stored` does, for a stored string and bytes, uint8[]."""
-    shared, done = min(a_count, len(octets)), 0
+    return _order_of_part(s, a, a_skip, a_count, octets, 0, len(octets))
+
+
+@part
+def is_among_given(s, a, a_skip, a_count, octets, ends):
+    """Returns whether a stored string is one of some others, which are in ascending order. octets, uint8[]: of one
+    after the other · ends, int64[n]: of each."""
+    low, high = 0, len(ends)
+    while low < high:
+        middle = (low + high) // 2
+        start = ends[unsigned(middle - 1)] if middle > 0 else 0
+        order = _order_of_part(s, a, a_skip, a_count, octets, start, ends[unsigned(middle)] - start)
+        if order == 0:
+            return True
+        low, high = (low, middle) if order < 0 else (middle + 1, high)
+    return False
+
+
+@part
+def is_among(values, value):
+    """Returns whether a value is one of int64[n > 0], which are in ascending order. A processor could not foresee a
+    branch here, so there is none."""
+    low, count = 0, len(values)
+    while count > 1:
+        half = count // 2
+        low += half * (values[unsigned(low + half)] <= value)
+        count -= half
+    return values[unsigned(low)] == value
+
+
+@part
+def _order_of_part(s, a, a_skip, a_count, octets, start, count):
+    shared, done = min(a_count, count), 0
     if shared > 0:
         a, end = place_behind(s, a, a_skip)
         while True:
             run = min(shared - done, end - a)
             for i in range(run):
-                difference = np.int64(s.octets[unsigned(a + i)]) - np.int64(octets[unsigned(done + i)])
+                difference = np.int64(s.octets[unsigned(a + i)]) - np.int64(octets[unsigned(start + done + i)])
                 if difference != 0:
                     return difference
             done += run
             if done == shared:
                 break
             a, end = place_behind(s, a, run)
-    return np.int64(a_count) - len(octets)
+    return np.int64(a_count) - count
 
 
 @part

@@ -6,6 +6,7 @@ import operator
 import random
 import re
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from mpijoin.compiled import kernel
-from mpijoin.conditions.code import code_of
+from mpijoin.conditions.code import code_of, source_of
 from mpijoin.conditions.kinds import kinds_of_schema, place_in
 from mpijoin.conditions.sql import sql_of
 from mpijoin.conditions.tree import (
@@ -291,6 +292,54 @@ def test_the_function_that_is_compiled_is_right_for_many_more():
         assert own == in_duckdb(text, sides), text
         found += 0 < len(own) < ROWS
     assert found > 80, "most are true for some pairs only"
+
+
+def listed(chance):
+    """A condition with a list that is long enough to be looked up in."""
+    name = chance.choice(["i", "b", "u", "w", "f", "s", "z", "o", "seconds", "exact", "day", "utc", "took", "fine"])
+    kind, some = COLUMNS[name]
+    if name in ("s", "z", "o"):
+        values = [repr(one) for one in (*TEXTS, "A", "zz", "a" * 70)]
+    elif pa.types.is_temporal(kind):
+        unit = {"seconds": "s", "exact": "ns", "day": "d", "utc": "us", "took": "ms", "fine": "ns"}[name]
+        clocks = [f"'0{hour}:00:00.5'" for hour in range(9)] + ["'03:04:05'", "'00:00'"]
+        # One of them counts as many seconds as a day of the column counts days.
+        days = [f"'20{year}-01-02T03:04:05'" for year in range(20, 30)] + ["'1970-01-01'", "'1970-01-01T05:28:44'"]
+        spans = [f"'{count} {unit}'" for count in range(12)] + ["'1500 ms'", "'86400 s'"]
+        values = clocks if name == "fine" else spans if name == "took" else days
+    else:
+        values = [*map(str, {*some, *INTEGERS, *LARGE} if name != "f" else INTEGERS), *map(str, range(300, 310))]
+    one = chance.choice((f"left.{name}", f"right.{name}"))
+    if name in ("i", "b") and chance.random() < 0.3:
+        one = f"({one} + 1)"
+    own = chance.choices(values, k=chance.randrange(8, 30))
+    text = f"{one} {chance.choice(('in', 'not in'))} ({', '.join(own)})"
+    if chance.random() < 0.3:
+        text = " or ".join(f"{value} == {one}" for value in own)
+    return f"({text} {chance.choice(('and', 'or'))} {one} is not null)" if chance.random() < 0.3 else f"({text})"
+
+
+def test_long_lists_are_looked_up_and_hold_what_duckdb_says():
+    found, looked_up = 0, Counter()
+    for seed in range(200):
+        chance = random.Random(seed)
+        text, sides = " and ".join(listed(chance) for _ in range(chance.choice((1, 1, 2)))), list(tables(seed))
+        own = kept(text, sides, compiled=seed < 4)
+        assert own == in_duckdb(text, sides), text
+        found += 0 < len(own) < ROWS
+        tree = parse(text, ["left", "right"], kinds_of_schema(SCHEMA))
+        source = source_of(tree, "holds", lambda *column: place_in(SCHEMA, *column), 10**6)
+        looked_up.update(re.findall(r"is_among\w*", source))
+    assert found > 100 and min(looked_up["is_among"], looked_up["is_among_given"]) > 20, (found, looked_up)
+
+
+@pytest.mark.parametrize("count, are_looked_up", [(7, False), (8, True), (1000, True)])
+def test_a_list_that_is_long_enough_is_one_part(count, are_looked_up):
+    values = [7 * value for value in range(count)]
+    text = f"left.i in ({', '.join(map(str, [*values, *values][:1000]))})"
+    tree = parse(text, ["left", "right"], kinds_of_schema(SCHEMA))
+    source = source_of(tree, "holds", lambda *column: place_in(SCHEMA, *column), 10**6)
+    assert ("is_among(" in source) == are_looked_up and source.count("==") == (0 if are_looked_up else count)
 
 
 WHOLES = [
