@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import keyword
 import re
 import threading
@@ -103,11 +104,15 @@ def _keep_names(parsed: ast.AST, text: str) -> None:
         if not isinstance(node, (ast.Attribute, ast.Name)):
             continue
         own = lines[(node.end_lineno or 1) - 1][: node.end_col_offset].decode()
-        name = re.search(r"\w*$", own)
-        if name and isinstance(node, ast.Attribute) and unicodedata.normalize("NFKC", name[0]) == node.attr:
-            node.attr = name[0]
-        if name and isinstance(node, ast.Name) and unicodedata.normalize("NFKC", name[0]) == node.id:
-            node.id = name[0]
+        name = "".join(itertools.takewhile(_is_of_names, reversed(own)))[::-1]
+        if isinstance(node, ast.Attribute) and unicodedata.normalize("NFKC", name) == node.attr:
+            node.attr = name
+        if isinstance(node, ast.Name) and unicodedata.normalize("NFKC", name) == node.id:
+            node.id = name
+
+
+def _is_of_names(letter: str) -> bool:
+    return letter.isalnum() or letter == "_"
 
 
 def parsed_text(text: str, called: str) -> ast.expr:

@@ -564,6 +564,12 @@ def test_names_keep_the_letters_that_they_are_written_with():
     assert asked == [micro]
 
 
+def test_long_texts_are_read_once_for_each_name():
+    """If they were read from each of their letters on, this would take hours."""
+    text = f"left.s == '{'a' * 10**6}' or " + " or ".join(["right.i > 1"] * 20)
+    assert names_in(text) == {("left", "s"), ("right", "i")}
+
+
 def test_what_a_condition_reads():
     text = "left.i > right.b and (left.time - right.time > '2 s' or key in (1, 2)) and right.f is not null"
     tree = parse(text, ["left", "right"], kinds)
