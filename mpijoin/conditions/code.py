@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 class Code(NamedTuple):
     """Code that works out values of two tuples, called `left` and `right` by their slot ids in `words`, which belong to
-    the store `s`. It needs np, `unsigned` and the parts of store/texts.py.
+    the store `s`. It needs np, `unsigned` and CONDITION_PARTS of join/where.py.
 
     arrays: lines of the module · lines: of the function · values: for each value, the names of the variables that have
     it, and whether it is null.

@@ -18,16 +18,16 @@ def with_lists(node: Node) -> Node:
     node = node._replace(parts=tuple(map(with_lists, node.parts)))
     if node.op != "or":
         return node
+    found = list(map(_looked_up, node.parts))
     values: dict[Node, set[int | bytes]] = {}
-    for part in node.parts:
-        if found := _looked_up(part):
-            values.setdefault(found[0], set()).add(found[1])
+    for one, value in filter(None, found):
+        values.setdefault(one, set()).add(value)
     lists = {
         one: Node(BOOLEAN, "among", (one,), value=tuple(sorted(own)))
         for one, own in values.items()
         if len(own) >= VALUES_MIN
     }
-    others = [part for part in node.parts if not ((found := _looked_up(part)) and found[0] in lists)]
+    others = [part for part, own in zip(node.parts, found) if own is None or own[0] not in lists]
     parts = (*lists.values(), *others)
     return parts[0] if len(parts) == 1 else node._replace(parts=parts)
 

@@ -16,7 +16,20 @@ from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.join.state import Call, JoinState
 from mpijoin.store.simd import unsigned
 from mpijoin.store.state import stored_in
-from mpijoin.store.texts import is_among, is_among_given, order_of_given, order_of_stored, same_given, same_stored
+from mpijoin.store.texts import is_among_given, order_of_given, order_of_stored, same_given, same_stored
+
+
+@part
+def is_among(values, value):
+    """Returns whether a value is one of int64[n > 0], which are in ascending order. A processor could not foresee a
+    branch here, so there is none."""
+    low, count = 0, len(values)
+    while count > 1:
+        half = count // 2
+        low += half * (values[unsigned(low + half)] <= value)
+        count -= half
+    return values[unsigned(low)] == value
+
 
 # What the source of a condition needs to compare strings, and to look values up.
 _PARTS = (same_stored, same_given, order_of_stored, order_of_given, is_among, is_among_given)

@@ -1,4 +1,4 @@
-"""Parts of kernels that compare strings of stored tuples, byte by byte, where they lie, and look values up in lists.
+"""Parts of kernels that compare strings of stored tuples, byte by byte, where they lie.
 
 A string is told by the address of its tuple's blob, the bytes before it there, and its length, which is negative for a
 null. A null is told from an empty string by whoever asks; here both have no bytes.
@@ -66,18 +66,6 @@ def is_among_given(s, a, a_skip, a_count, octets, ends):
             return True
         low, high = (low, middle) if order < 0 else (middle + 1, high)
     return False
-
-
-@part
-def is_among(values, value):
-    """Returns whether a value is one of int64[n > 0], which are in ascending order. A processor could not foresee a
-    branch here, so there is none."""
-    low, count = 0, len(values)
-    while count > 1:
-        half = count // 2
-        low += half * (values[unsigned(low + half)] <= value)
-        count -= half
-    return values[unsigned(low)] == value
 
 
 @part
