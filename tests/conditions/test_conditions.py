@@ -556,7 +556,7 @@ def test_a_condition_may_go_on_in_the_next_line():
 
 def test_names_keep_the_letters_that_they_are_written_with():
     """Python takes the micro sign for the Greek letter, but a column may be called by either."""
-    micro, greek = "\u00b5s", "\u03bcs"
+    micro, greek = "\u00b5_s", "\u03bc_s"
     text = f"left.{micro} > right.{greek} and 'é' == {micro}.\ufb01 and left['{micro} \ufb01'] > 1"
     assert names_in(text) == {("left", micro), ("right", greek), (micro, "\ufb01"), ("left", f"{micro} \ufb01")}
     asked = []
