@@ -10,6 +10,9 @@ if [ "${1:-}" = --help ]; then
     exit 0
 fi
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+# Some machines tell Python to keep no compiled modules. Then each of the thousand processes that the tests start would
+# compile all of mpijoin again, which takes half of its start.
+unset PYTHONDONTWRITEBYTECODE
 
 # What the fast lane runs: the rules of the house, what each part promises the others, every decision that a core or a
 # policy makes, the join and the engine against the slow oracle, and one run under MPI.
