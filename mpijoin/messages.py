@@ -169,12 +169,13 @@ class EpochEnd(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """`host` is the node of the rank. The master sends in `started_s` when its clock started, in seconds since 1970.
-    All ranks count from there."""
+    """`host` is the node of the rank, and its kernels were ready after `compile_s` seconds. The master sends in
+    `started_s` when its clock started, in seconds since 1970. All ranks count from there."""
 
     rank: int
     started_s: float = 0.0
     host: str = ""
+    compile_s: float = 0.0
 
 
 class State(NamedTuple):

@@ -78,6 +78,7 @@ class Rank:
         self.log = logging.Logger("mpijoin")  # until there is a setup: to nowhere
         self.log.addHandler(logging.NullHandler())
         self.idle_s = 0.0
+        self.compile_s = 0.0  # until its kernels were ready; once they have met, the master has that of the last rank
         self.hosts = {self.number: host_name()}  # where ranks run; the master knows of all, once they have met
         # what a heartbeat tells of this rank; a slave says how far it has come
         self.progress = lambda: Report(transport.rank)
@@ -208,11 +209,13 @@ class Rank:
         rank does not enter would be taken for the one at the end.
         """
         if self.number == MASTER:
-            self.hosts |= {rank: ready.host for rank, ready in self.gather((Ready,), self._heard_s).items()}
+            others = self.gather((Ready,), self._heard_s)
+            self.hosts |= {rank: ready.host for rank, ready in others.items()}
+            self.compile_s = max(self.compile_s, *(ready.compile_s for ready in others.values()))
             self.clock.start(time.time() - elapsed_s if elapsed_s else None)
             self._send_all(Ready(MASTER, self.clock.started_s))
         else:
-            self.send(MASTER, Ready(self.number, host=host_name()))
+            self.send(MASTER, Ready(self.number, host=host_name(), compile_s=self.compile_s))
             self.clock.start(self.gather((Ready,), (MASTER,))[MASTER].started_s)
         self._met = True
         self.idle_s = 0.0

@@ -62,6 +62,9 @@ def room_faults(path: Path, overwrite: bool = False, inputs: Sequence[str] = ())
     if blocked := blocking_file(path):
         what = "it" if blocked == path else blocked
         return [f"{where} cannot be a folder, {what} is {kind_of(blocked)}: wanted a folder that is new or empty"]
+    there = next(one for one in (path, *path.parents) if one.is_dir())
+    if not os.access(there, os.W_OK | os.X_OK):
+        return [f"{where} cannot be written: {there} lets nobody make files, or not this user"]
     files = [name for name in _walk(path, path) if not _is_lock(name)] if path.is_dir() else []
     if not files:
         return []

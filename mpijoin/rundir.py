@@ -227,6 +227,8 @@ def read_failure(path: str | os.PathLike) -> dict[str, Any] | None:
     folder = Path(path)
     if not (folder / "job.toml").is_file():
         raise InputError(f"{folder} is no run directory: it holds no job.toml")
+    if not is_run(folder):
+        raise InputError(f"{folder} is no run directory: its job.toml is not of a run")
     return _read_json(folder / "failed.json") if (folder / "failed.json").exists() else None
 
 

@@ -14,7 +14,9 @@ from typing import Any, Collection, Iterator
 from mpijoin.errors import EXIT_CHECKPOINTED, EXIT_SIGINT, EXIT_SIGTERM, Interrupted
 
 ENDING = {signal.SIGINT: ("Ctrl-C", EXIT_SIGINT), signal.SIGTERM: ("SIGTERM", EXIT_SIGTERM)}
-HANDLED = (*ENDING, signal.SIGUSR1, signal.SIGUSR2)  # these two do nothing unless they are asked to save
+# Who has lost the terminal can no more press Ctrl-C: that counts as SIGTERM, unless nohup has it ignored.
+COUNTS_AS = {signal.SIGHUP: signal.SIGTERM}
+HANDLED = (*ENDING, *COUNTS_AS, signal.SIGUSR1, signal.SIGUSR2)  # the last two do nothing unless asked to save
 REPEAT_S = 1.0  # one key press may arrive twice: from the terminal and from the launcher
 AGAIN_S = 0.5  # after so long an exception that did not get out of foreign code is raised again
 
@@ -29,6 +31,7 @@ class SignalFlag:
     def __init__(self) -> None:
         self.asked: signal.Signals | None = None
         self._saves: frozenset[signal.Signals] = frozenset()
+        self._early: list[signal.Signals] = []  # came before it was known which of them save
         self._ended_by: tuple[str, int] | None = None  # what is named as the reason, and the exit code
         self._first_s = math.inf  # of the clock that only rises: when the first signal came
         self._at_once = False
@@ -36,7 +39,8 @@ class SignalFlag:
 
     def install(self) -> None:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._handle) for number in HANDLED}
+            wanted = [one for one in HANDLED if one not in COUNTS_AS or signal.getsignal(one) != signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._handle) for number in wanted}
 
     def restore(self) -> None:
         for number, handler in self._before.items():
@@ -44,8 +48,10 @@ class SignalFlag:
         self._before = {}
 
     def save_at(self, names: Collection[str]) -> None:
-        """From now on these signals ask for a checkpoint. A signal that came before still ends the run."""
+        """From now on these signals ask for a checkpoint. Of those that came before, one that ends runs still does, and
+        one that only saves has asked for a checkpoint."""
         self._saves = frozenset(signal.Signals[name] for name in names)
+        self.asked = self.asked or next((one for one in self._early if one in self._saves), None)
 
     def end(self, by: str) -> None:
         """Asks for what Ctrl-C asks for: a checkpoint if the job says so, else the end. Any thread may call it, and
@@ -55,16 +61,19 @@ class SignalFlag:
         else:
             self._ended_by = self._ended_by or (by, EXIT_SIGINT)
 
-    def _handle(self, number: int, frame: object) -> None:
+    def _handle(self, came: int, frame: object) -> None:
+        number = COUNTS_AS.get(signal.Signals(came), signal.Signals(came))
         known = number in self._saves or number in ENDING
         if known and self._first_s == math.inf:
             self._first_s = time.monotonic()
         elif number == signal.SIGINT and time.monotonic() - self._first_s >= REPEAT_S:
             raise KeyboardInterrupt
         if number in self._saves:
-            self.asked = self.asked or signal.Signals(number)
+            self.asked = self.asked or number
         elif number in ENDING:
-            self._ended_by = self._ended_by or ENDING[signal.Signals(number)]
+            self._ended_by = self._ended_by or ENDING[number]
+        else:
+            self._early.append(number)
         if known and self._at_once:
             again = threading.Timer(AGAIN_S, self._remind, (number,))
             again.daemon = True

@@ -1,5 +1,5 @@
-"""Standard streams that end no command: one that was closed before it began, and one whose reader leaves before the
-end."""
+"""Standard streams that end no command: one that was closed before it began, one whose reader leaves before the end,
+and one whose encoding lacks a letter."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ class PatientStream:
     def write(self, text: str) -> int:
         try:
             return self._stream.write(text)
+        except UnicodeEncodeError:  # The locale may be ASCII, where a path is not.
+            encoding = self._stream.encoding
+            return self.write(text.encode(encoding, "backslashreplace").decode(encoding))
         except BrokenPipeError:
             return self._leave(len(text))
 

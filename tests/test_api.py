@@ -130,6 +130,7 @@ def test_a_frame_that_arrow_refuses_is_a_fault_with_the_reason():
         ({"slaves": 4 * core_count() + 1}, "slaves: got .* slaves, wanted at most .*, unless also oversubscribe=True"),
         ({"slaves": 10**6, "oversubscribe": True}, "slaves: got 1000000 slaves, wanted at most 500, since all are"),
         ({"overrides": "left.window=3 s"}, "overrides: got .*, wanted a list"),
+        ({"overrides": [3]}, "overrides: got 3, wanted texts"),
     ],
 )
 def test_arguments_of_a_wrong_kind_are_faults(arguments, problem):

@@ -105,6 +105,15 @@ def test_a_disk_that_is_full_for_what_is_printed_is_told():
     assert (done.returncode, done.stderr) == (3, "mpijoin: the output cannot be written: No space left on device\n")
 
 
+def test_letters_that_the_locale_lacks_are_told_by_their_numbers(job_file, tmp_path):
+    (tmp_path / "left.parquet").rename(tmp_path / "j\u00f6b.parquet")
+    environ = os.environ | {"PYTHONIOENCODING": "ascii"}
+    paths = [f"--set={side}.path=j\u00f6b.parquet" for side in ("left", "right")]
+    line = [sys.executable, "-m", "mpijoin", "check", job_file, *paths]
+    done = subprocess.run(line, capture_output=True, text=True, env=environ, timeout=60)
+    assert done.returncode == 0 and "j\\xf6b" in done.stdout, done
+
+
 def test_a_traceback_comes_only_with_debug(monkeypatch, capsys):
     monkeypatch.setattr(launch, "main_run", raising(InputError("broken")))
     assert main(["run", "j.toml", "--debug"]) == 2

@@ -31,7 +31,7 @@ def flag(usual):
     flag.restore()
 
 
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_a_signal_is_told_at_the_next_check(flag, number, code):
     flag.check()
     os.kill(os.getpid(), number)
@@ -45,6 +45,36 @@ def test_the_first_signal_counts_and_one_key_press_may_come_twice(flag):
         os.kill(os.getpid(), number)
     with pytest.raises(Interrupted, match="SIGTERM"):
         flag.check()
+
+
+def test_a_signal_that_saves_is_not_lost_where_it_comes_before_that_is_known(flag):
+    os.kill(os.getpid(), signal.SIGUSR2)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert flag.asked is None
+    flag.save_at(["SIGUSR1"])
+    assert flag.asked == signal.SIGUSR1
+    with pytest.raises(Interrupted) as caught:
+        flag.check_before_start()
+    assert caught.value.exit_code == 75
+
+
+def test_a_lost_terminal_saves_where_sigterm_does(flag):
+    flag.save_at(["SIGTERM"])
+    os.kill(os.getpid(), signal.SIGHUP)
+    flag.check()
+    assert flag.asked == signal.SIGTERM
+
+
+def test_nohup_is_left_alone():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    flag = SignalFlag()
+    flag.install()
+    try:
+        os.kill(os.getpid(), signal.SIGHUP)
+        flag.check()
+    finally:
+        flag.restore()
+        assert signal.signal(signal.SIGHUP, before) == signal.SIG_IGN
 
 
 def test_a_second_ctrl_c_later_cannot_wait(flag):

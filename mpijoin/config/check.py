@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mpijoin.conditions.calls import parse_call
 from mpijoin.conditions.kinds import Columns, kinds_of, kinds_of_schema, types_of
-from mpijoin.conditions.tree import ConditionError, Kinds, durations_of, parse
+from mpijoin.conditions.tree import ConditionError, Kinds, durations_of, parse, parsed_text
 from mpijoin.config.columns import StreamColumns, column_faults, find_columns
 from mpijoin.config.faults import Fault
 from mpijoin.config.job import COUNT, Job, Join, StreamJob
@@ -94,10 +94,14 @@ def _where_faults(job: Job, streams: Sequence[StreamColumns]) -> Iterator[str]:
     """What is wrong with the condition, and with what is worked out of partners, as far as the columns are known."""
     if not any(one.join.where or one.join.reduce for one in job.each) or len(streams) != 2:
         return
-    if any(one.payload is None or one.keys is None for one in streams):
+    sections = [section_of_query(name) for name in job.names] or ["join"]
+    if any(
+        one.payload is None or one.keys is None or not _are_there(one, (*one.payload, *one.keys)) for one in streams
+    ):
+        # Columns that are missing are told of elsewhere, but what is no condition at all is none of any columns.
+        for section, one in zip(sections, job.each):
+            yield from _text_faults(section, one.join.where)
         return
-    if any(not _are_there(one, (*(one.payload or ()), *(one.keys or ()))) for one in streams):
-        return  # Columns that are missing are told of elsewhere.
     columns = [
         Columns(
             types_of(one.columns(one.payload)),
@@ -107,8 +111,16 @@ def _where_faults(job: Job, streams: Sequence[StreamColumns]) -> Iterator[str]:
         for one in streams
     ]
     names, kinds = [one.name for one in job.streams], kinds_of(columns)
-    for section, one in zip([section_of_query(name) for name in job.names] or ["join"], job.each):
+    for section, one in zip(sections, job.each):
         yield from _expression_faults(section, one.join, names, kinds)
+
+
+def _text_faults(section: str, where: str) -> Iterator[str]:
+    try:
+        if where:
+            parsed_text(where, "condition")
+    except ConditionError as error:
+        yield f"[{section}] where: {show(where)}: {error}"
 
 
 def _expression_faults(section: str, join: Join, names: Sequence[str], kinds: Kinds) -> Iterator[str]:

@@ -214,7 +214,7 @@ def _csv_faults(columns: StreamColumns, schema: pa.Schema) -> Iterator[str]:
         if name in given or schema.names.count(name) != 1:
             continue
         if types.is_null(schema.field(name).type):
-            advice = f'say what it is, such as types = {{{name} = "string"}}'
+            advice = f'say what it is, such as types = {{{name} = "{"int64" if field == "time" else "string"}"}}'
             yield f"[{section}] {field}: column {show(name)} has no value in the first rows of any file; {advice}"
         for path, found in columns.input.files:
             if (

@@ -47,7 +47,10 @@ def read_document(
     faults += _form_faults(tables)
     document = Document(_taken_streams(tables), is_short, tables, folder, take_queries(tables, faults))
     for override in overrides:
-        _override(document, override, faults)
+        if isinstance(override, str):
+            _override(document, override, faults)
+        else:
+            faults.append(Fault((), f"overrides: got {show(override)}, wanted texts as section.field=value"))
     return document
 
 

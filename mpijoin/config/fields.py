@@ -352,7 +352,7 @@ CHECKPOINT_FIELDS = (
     Field("walltime", "walltime_ns", or_word(DURATION, {AUTO: None}), 1, INT64_MAX, meaning=(
         'How long the allocation lasts, counted from the start of the run. "auto": what Slurm says.')),
     Field("signals", "signals", or_word(NAMES, {AUTO: None}), meaning=(
-        "Which of SIGUSR1, SIGUSR2, SIGTERM and SIGINT save and stop. "
+        "Which of SIGUSR1, SIGUSR2, SIGTERM and SIGINT save and stop. A lost terminal (SIGHUP) counts as SIGTERM. "
         '"auto": SIGUSR1; with every, epochs or margin also SIGTERM and SIGINT (Ctrl-C).')),
     Field("keep", "keep", INTEGER, 1, 1000, unit="checkpoints", meaning=(
         "How many checkpoints are kept, the newest ones.")),

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import glob
 import os
-from contextlib import contextmanager
+import stat
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Callable, Iterable, Iterator, Mapping, Sequence
@@ -66,15 +67,28 @@ def _files(path: str) -> list[str]:
     if os.path.isdir(path):
         return _one_format(path, _folder_files(path))
     if not glob.has_magic(path):
-        raise InputError(f"{path}: no such file or folder")
-    return _one_format(path, filter(os.path.isfile, glob.iglob(path, recursive=True)))
+        there = _mode(path)
+        raise InputError(f"{path}: {'neither a file nor a folder' if there else 'no such file or folder'}")
+    return _one_format(path, filter(_is_file, glob.iglob(path, recursive=True)))
 
 
 def _folder_files(folder: str) -> list[str]:
     with reading(folder):
         names = os.listdir(folder)
     paths = (os.path.join(folder, name) for name in names if not name.startswith((".", "_")))
-    return [path for path in paths if os.path.isfile(path)]
+    return [path for path in paths if _is_file(path)]
+
+
+def _is_file(path: str) -> bool:
+    return stat.S_ISREG(_mode(path))
+
+
+def _mode(path: str) -> int:
+    """What the system says of a path, 0 if there is nothing. Raises InputError if it may not be looked at, which
+    os.path.isfile does not tell from that."""
+    with reading(path), suppress(FileNotFoundError, NotADirectoryError):
+        return os.stat(path).st_mode
+    return 0
 
 
 def _one_format(path: str, candidates: Iterable[str]) -> list[str]:

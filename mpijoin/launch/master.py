@@ -15,7 +15,7 @@ from mpijoin.coordinator.runtime import Master
 from mpijoin.coordinator.sharing import share_out
 from mpijoin.errors import EXIT_DONE, PeerError
 from mpijoin.launch.provenance import own_command, provenance, resume_command
-from mpijoin.launch.ready import abandon, keep_loaded, ready
+from mpijoin.launch.ready import abandon, compiles, keep_loaded, ready
 from mpijoin.launch.roles import RunSetup
 from mpijoin.launch.summary import RunOutcome, summarize, summary_text
 from mpijoin.limits import named
@@ -36,7 +36,9 @@ def run_master(
     master = own_writers = None
     started_s = time.time()
     try:
-        compile_s = ready(rank, setup)
+        if compiles(setup):
+            progress.note("mpijoin: compiles its kernels, once per machine and version: a minute or two")
+        ready(rank, setup)
         resumption = _resumption(setup, rank) if setup.resumes else None
         position = share_out(setup, rank, resumption)
         collector = None
@@ -54,7 +56,8 @@ def run_master(
         master.run()
         setup.check_locks()
         own_files = [part.name for part in own_writers.close()] if own_writers else []
-        outcome = summarize(setup, master, compile_s, own_files, {"provenance": _provenance(setup, rank, started_s)})
+        further = {"provenance": _provenance(setup, rank, started_s)}
+        outcome = summarize(setup, master, rank.compile_s, own_files, further)
         rank.log.info("done: %s", outcome.summary)
         rank.stop_all(Stop(outcome.exit_code))
     except BaseException as error:

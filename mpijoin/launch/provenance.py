@@ -38,13 +38,21 @@ def provenance(
     return {
         "version": __version__,
         "command": shlex.join(typed(command, size, environ)),
-        "folder": os.getcwd(),
+        "folder": _folder(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started_s)),
         "hosts": by_host,
         "mpi": library or None,
         "python": platform.python_version(),
         "slurm": slurm or None,
     }
+
+
+def _folder() -> str:
+    """Returns the folder where the run was started, or "" if it is gone."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
 
 
 SLURM_VARIABLES = ("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT")

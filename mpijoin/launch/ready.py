@@ -25,8 +25,14 @@ COMPILER = "llvmlite"
 HEAP_TOUCHED_BYTES = 32 << 20
 
 
-def ready(rank: Rank, setup: RunSetup) -> float:
-    """Opens the log and prepares the role's kernels. Returns the seconds that compiling them took."""
+def compiles(setup: RunSetup) -> bool:
+    """Whether nearly all of the engine has to be compiled, as at the first start of such a job."""
+    own = [one for one in warmup.sets_of("slave", use_of(setup)) if not one.name.startswith(warmup.METRICS)]
+    return not any(one.is_compiled for one in own)
+
+
+def ready(rank: Rank, setup: RunSetup) -> None:
+    """Opens the log and prepares the role's kernels."""
     rank.log = rank_log(setup, rank.number)
     rank.inject(setup.job.inject)
     if may_stop(setup):
@@ -41,7 +47,7 @@ def ready(rank: Rank, setup: RunSetup) -> float:
     touches_first = rank.number % 2 == 0
     if touches_first:
         touch_heap(heap_bytes)
-    compile_s = _ready_kernels(rank, setup, role)
+    rank.compile_s = _ready_kernels(rank, setup, role)
     if not touches_first:
         touch_heap(heap_bytes)
     if len(setup.roles.producers) > 1 and rank.number in setup.roles.producers:
@@ -52,10 +58,9 @@ def ready(rank: Rank, setup: RunSetup) -> float:
     restarts = os.environ.get("SLURM_RESTART_COUNT")
     rank.log.info(
         "rank %d of %d is %s, kernels ready in %.2f s%s",
-        *(rank.number, setup.roles.size, role, compile_s),
+        *(rank.number, setup.roles.size, role, rank.compile_s),
         f", restarted {restarts} times" if restarts else "",
     )
-    return compile_s
 
 
 def _ready_kernels(rank: Rank, setup: RunSetup, role: str) -> float:

@@ -22,7 +22,7 @@ from mpijoin.launch.sizes import sized
 from mpijoin.lock import FolderLock, take
 from mpijoin.refusals import reading
 from mpijoin.run_files import blocking_file, kind_of, room_faults
-from mpijoin.rundir import RunDirectory
+from mpijoin.rundir import RunDirectory, read_summary
 from mpijoin.spill.scratch import choose_root, remove_leftovers
 
 
@@ -66,6 +66,10 @@ def _open(job: Job, directory: RunDirectory, checkpoints: Path, overwrite: bool,
     """Opens both folders, which are locked. Returns the job as it is run now, and whether it continues from a
     checkpoint."""
     if resume and directory.is_finished:
+        try:
+            read_summary(directory.path)
+        except InputError as error:
+            raise InputError(f"{error}, so nobody knows how this run ended: --overwrite runs it again") from error
         with reading(directory.job):
             check_identity(job, answer_of(directory.job.read_text(encoding="utf-8", errors="replace")))
         directory.clean()

@@ -16,7 +16,7 @@ from mpijoin.launch.roles import merged_schemas
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.ledger import StreamCounts, Written, check_ledger
 from mpijoin.named import NamedTuple
-from mpijoin.progress import seconds, size
+from mpijoin.progress import amount, seconds, size
 from mpijoin.rank import MASTER
 from mpijoin.records import Counts, Feeding, Figures, Followed, QueryCounts, SpillFigures
 from mpijoin.refusals import writing
@@ -286,7 +286,7 @@ def summary_text(outcome: RunOutcome) -> str:
     lines = [
         f"{plural(summary['results'], 'result')} from {read} tuples",
         (
-            f"in {_span(summary['wall_s'])} ({summary['tuples_per_s'] / 1e6:.2f} M tuples/s) on"
+            f"in {_span(summary['wall_s'])} ({amount(summary['tuples_per_s'])} tuples/s) on"
             f" {plural(summary['slaves'], 'slave')}; certificate {summary['certificate']}"
         ),
     ]

@@ -287,6 +287,14 @@ def test_there_is_nothing_to_go_on_with_when_a_run_is_done(prepared, image):
     assert sorted(image.rglob("*")) == files
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]"])
+def test_a_summary_that_says_nothing_is_not_taken_for_the_end_of_a_run(prepared, image, text):
+    resume(prepared, NORMAL, image)
+    (image / "summary.json").write_text(text)
+    with pytest.raises(InputError, match="summary.json: cannot be read.*nobody knows how this run ended: --overwrite"):
+        run(prepared, NORMAL, image, resume=True)
+
+
 def changed(sections):
     return replace(NORMAL, sections=merged(SECTIONS, sections))
 

@@ -165,6 +165,12 @@ def test_a_missing_column_names_those_there_are():
     ]
 
 
+def test_what_is_no_condition_is_told_beside_columns_that_are_missing():
+    found = faults(job(table(), left={"table": table(), "key": "who"}, join={"where": "left.key >"}))
+    assert found[0] == '[left] key: no column "who", the input has ts, key'
+    assert found[1].startswith('[join] where: "left.key >": at character 11: this is no condition') and len(found) == 2
+
+
 def test_a_column_name_that_occurs_twice_is_a_fault_where_it_is_needed():
     twice = pa.schema([("ts", MICROSECONDS), ("key", pa.int64()), ("x", pa.int8()), ("x", pa.int8())]).empty_table()
     (fault,) = faults(job(twice))

@@ -1,6 +1,8 @@
 """Which files a path stands for, and what columns they hold."""
 
 import os
+import tempfile
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.feather
@@ -63,6 +65,36 @@ def test_a_path_without_one_kind_of_data_is_refused(tmp_path, files, path, probl
     touch(tmp_path, *files)
     with pytest.raises(InputError, match=problem):
         expand_files(str(tmp_path / path))
+
+
+@pytest.fixture
+def nobody():
+    """Gives a folder that everybody may enter, while this process is a user who may not do everything."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        user = os.geteuid()
+        try:
+            yield None if user else folder
+        finally:
+            os.seteuid(user)
+
+
+@pytest.mark.parametrize("name", ["", "a.csv", "*.csv"])
+def test_what_may_not_be_looked_at_is_not_told_to_be_missing(nobody, name):
+    if nobody is None:
+        pytest.skip("only root can become somebody else")
+    os.mkdir(f"{nobody}/in", 0o755)
+    touch(Path(nobody, "in"), "a.csv")
+    os.chmod(f"{nobody}/in", 0o744)
+    os.seteuid(65534)
+    with pytest.raises(InputError, match="cannot be read: Permission denied"):
+        expand_files(os.path.join(nobody, "in", name))
+
+
+def test_what_is_neither_file_nor_folder_is_called_so(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="neither a file nor a folder"):
+        expand_files(str(tmp_path / "pipe"))
 
 
 def test_a_folder_that_cannot_be_listed_is_refused(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from launching import ENDED_S, LONG_JOB, ROOT, Run
+from launching import COMPILES, ENDED_S, LONG_JOB, ROOT, Run
 
 FILES = (
     '[left]\npath = "left.parquet"\nwindow = "1 s"\n[right]\npath = "right.parquet"\nwindow = "1 s"\n[output]\npath ='
@@ -67,7 +67,10 @@ def test_debug_shows_where_the_other_rank_failed(tmp_path):
     assert run.code == 3 and run.err.count("Traceback") == 1 and "slave/runtime.py" in run.err
 
 
-@pytest.mark.parametrize("number, code, name", [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")])
+@pytest.mark.parametrize(
+    "number, code, name",
+    [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM"), (signal.SIGHUP, 143, "SIGTERM")],
+)
 def test_a_signal_stops_the_run(tmp_path, number, code, name):
     with Run(tmp_path) as run:
         run.wait_until_joining()
@@ -84,7 +87,19 @@ def test_a_signal_while_kernels_compile_stops_the_run(tmp_path):
         run.process.send_signal(signal.SIGINT)
         run.finish(ENDED_S)
     assert (run.code, run.messages) == (130, ["mpijoin: stopped by Ctrl-C"])
+    assert run.err.startswith(f"{COMPILES}, once per machine and version: a minute or two\n")
     assert "Traceback" not in run.err and "Exception ignored" not in run.err
+
+
+def test_a_signal_while_the_job_is_read_saves_as_the_job_says(tmp_path):
+    os.mkfifo(tmp_path / "job.toml")
+    line = [sys.executable, "-m", "mpijoin", "run", str(tmp_path / "job.toml")]
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:
+        with open(tmp_path / "job.toml", "w") as job:
+            process.send_signal(signal.SIGUSR1)
+            job.write(LONG_JOB)
+        _, said = process.communicate(timeout=ENDED_S)
+    assert process.returncode == 75 and said.endswith("mpijoin: stopped by SIGUSR1\n"), said
 
 
 def test_a_damaged_input_is_named(tmp_path):
@@ -244,6 +259,31 @@ def test_the_current_folder_may_be_read_only(tmp_path, read_only):
     read_only(tmp_path / "here")
     run = ended(tmp_path, FILES, cwd=tmp_path / "here")
     assert run.code == 0 and (run.out / "summary.json").exists()
+
+
+def test_check_and_run_say_that_the_output_cannot_be_written(tmp_path, read_only):
+    write_inputs(tmp_path, rows=1000)
+    (tmp_path / "kept").mkdir()
+    read_only(tmp_path / "kept")
+    (tmp_path / "job.toml").write_text(FILES.replace('"out"', '"kept/of/runs"'))
+    told = []
+    for command in ("check", "run"):
+        line = [sys.executable, "-m", "mpijoin", command, str(tmp_path / "job.toml")]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=ENDED_S)
+        told.append((done.returncode, done.stderr))
+    text = f"[output] path: {tmp_path}/kept/of/runs cannot be written: {tmp_path}/kept lets nobody make files"
+    assert told[0] == told[1] and told[0][0] == 2 and told[0][1].startswith(f"mpijoin: {text}")
+
+
+def test_the_current_folder_may_be_gone(tmp_path):
+    write_inputs(tmp_path, rows=1000)
+    (tmp_path / "job.toml").write_text(FILES)
+    (tmp_path / "gone").mkdir()
+    here = ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh"]
+    run = ["-m", "mpijoin", "run", str(tmp_path / "job.toml"), "--quiet"]
+    environ = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([*here, sys.executable, *run], cwd=tmp_path / "gone", env=environ, timeout=ENDED_S, check=True)
+    assert json.loads((tmp_path / "out/summary.json").read_text())["provenance"]["folder"] == ""
 
 
 def test_several_processes_that_do_not_know_each_other_are_told_once(tmp_path):

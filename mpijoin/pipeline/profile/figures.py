@@ -23,6 +23,7 @@ from mpijoin.report.style import (
     byte_axis,
     count_axis,
     legend,
+    log_axis,
     new_figure,
     save_png,
     styled,
@@ -98,6 +99,9 @@ def burstiness(profile: Profile, table: Table) -> Figure:
     ):
         scale = "log" if (table[column] > 0).any() else "linear"
         axes.set(xscale=scale, yscale=scale, ylabel=name)
+        if scale == "log":
+            log_axis(axes.xaxis)
+            log_axis(axes.yaxis)
     left.set_xlabel("length of a bin, s")
     estimates = ", ".join(
         f"{side.name} H = {side.arrivals.hurst:.2f}" for side in profile.sides if side.arrivals.hurst is not None
