@@ -7,6 +7,7 @@ import platform
 import shlex
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
@@ -48,11 +49,10 @@ def provenance(
 
 
 def _folder() -> str:
-    """Returns the folder where the run was started, or "" if it is gone."""
-    try:
+    """Returns the folder where the run was started, or "" if it is gone or may not be looked at."""
+    with suppress(OSError):
         return os.getcwd()
-    except FileNotFoundError:
-        return ""
+    return ""
 
 
 SLURM_VARIABLES = ("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT")

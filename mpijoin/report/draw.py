@@ -80,15 +80,14 @@ def delay_map(table: Table) -> Figure:
 
 
 def throughput(table: Table) -> Figure:
-    figure, (above, below) = new_figure(2, sharex=True)
-    tuples = table["tuples_per_s"]
-    above.plot(table["end_s"], tuples, color=BLUE, label="tuples", **dots_if_few(tuples))
-    count_axis(above, tuples.max(), "tuples/s")
-    below.plot(table["end_s"], table["results_per_s"], color=GREEN, **dots_if_few(tuples))
-    count_axis(below, table["results_per_s"].max(), "results/s")
-    for axes in (above, below):
-        axes.set_ylim(bottom=0)
-    over_time(below, table)
+    """Draws each rate as a step as long as the time that it is the mean of."""
+    figure, panels = new_figure(2, sharex=True)
+    for axes, colour, name in zip(panels, (BLUE, GREEN), ("tuples", "results")):
+        rates = table[f"{name}_per_s"]
+        axes.stairs(rates, edges_s(table), baseline=None, color=colour, linewidth=1.6, label=name)
+        axes.set_ylim(0, 1.05 * rates.max() or 1)
+        count_axis(axes, rates.max(), f"{name}/s")
+    over_time(panels[-1], table)
     return figure
 
 
