@@ -31,7 +31,7 @@ class SignalFlag:
     def __init__(self) -> None:
         self.asked: signal.Signals | None = None
         self._saves: frozenset[signal.Signals] = frozenset()
-        self._early: list[signal.Signals] = []  # came before it was known which of them save
+        self._early: set[signal.Signals] = set()  # came before it was known which of them save
         self._ended_by: tuple[str, int] | None = None  # what is named as the reason, and the exit code
         self._first_s = math.inf  # of the clock that only rises: when the first signal came
         self._at_once = False
@@ -73,7 +73,7 @@ class SignalFlag:
         elif number in ENDING:
             self._ended_by = self._ended_by or ENDING[number]
         else:
-            self._early.append(number)
+            self._early.add(number)
         if known and self._at_once:
             again = threading.Timer(AGAIN_S, self._remind, (number,))
             again.daemon = True

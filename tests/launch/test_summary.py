@@ -12,6 +12,7 @@ from mpijoin.config.moves import MSLB
 from mpijoin.config.units import DURATION_NS, INT64_MAX, duration_ns, rounded_duration
 from mpijoin.coordinator.movelog import MoveLog
 from mpijoin.errors import InputError
+from mpijoin.launch import ready
 from mpijoin.launch.summary import RunOutcome, _memory, _moves, _spill_texts, summary_text
 from mpijoin.records import Figures, MoveTotals, SpillFigures
 from mpijoin.simulate.engine import SimulatedClock
@@ -46,6 +47,13 @@ def test_the_file_has_what_is_promised_and_is_what_python_gets(tmp_path):
     assert (summary["ranks"], summary["slaves"], summary["delay_s"]) == (3, 2, None)
     assert summary["declustering"] == {"min": 2, "mean": 2.0, "max": 2}
     assert summary["tuples_per_s"] == pytest.approx(4 / summary["wall_s"], rel=0.05)
+
+
+def test_compiling_is_told_of_the_rank_that_was_ready_last(tmp_path, monkeypatch):
+    real = ready.warmup.warm_up
+    monkeypatch.setattr(ready.warmup, "warm_up", lambda role, number, use: real(role, number, use) + 10_000 * number)
+    summary = run(([1], "a"), ([1], "a"), tmp_path / "run").summary
+    assert 20_000 < summary["compile_s"] < 25_000
 
 
 def test_memory_is_told_against_its_limit_and_spilling_only_where_there_was_any(tmp_path):
@@ -114,7 +122,8 @@ def test_long_runs_and_fine_units_are_told_in_words(tmp_path):
     streams = {**summary["streams"], "left": late}
     text = summary_text(RunOutcome(0, {**summary, "wall_s": 259_215.0, "streams": streams, "time_unit": "ns"}))
     assert "\nin 72 h 00 min (" in text and 'lateness = "200 ms" would have covered them' in text
-    assert "\nin 12.35 s (" in summary_text(RunOutcome(0, {**summary, "wall_s": 12.345678}))
+    text = summary_text(RunOutcome(0, {**summary, "wall_s": 12.345678, "tuples_per_s": 4321.0}))
+    assert "\nin 12.35 s (4.32 k tuples/s) on" in text
 
 
 @pytest.mark.parametrize(
