@@ -17,10 +17,11 @@ from mpijoin.sources.files import open_file
 
 @pytest.fixture(autouse=True)
 def usual():
-    """No handler but the system's, whatever ran in this process before."""
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    """No handler but the system's, whatever ran in this process before, and whether or not it was started by nohup."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

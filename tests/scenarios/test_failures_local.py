@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,8 @@ def test_debug_shows_where_the_other_rank_failed(tmp_path):
     [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM"), (signal.SIGHUP, 143, "SIGTERM")],
 )
 def test_a_signal_stops_the_run(tmp_path, number, code, name):
-    with Run(tmp_path) as run:
+    # By nohup, the tests may have been started with one of them ignored.
+    with Run(tmp_path, preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)) as run:
         run.wait_until_joining()
         run.process.send_signal(number)
         run.finish(ENDED_S)
