@@ -275,6 +275,9 @@ def test_read_summary_reads_back(tmp_path):
 def test_read_summary_tells_what_it_found_instead(tmp_path):
     with pytest.raises(InputError, match="no run directory"):
         read_summary(tmp_path / "gone")
+    (tmp_path / "job.toml").write_text("[left]\npath = 'a.csv'\n")
+    with pytest.raises(InputError, match="no run directory: its job.toml is not of a run"):
+        read_summary(tmp_path)
     run = make(tmp_path / "run")
     with pytest.raises(InputError, match="still going on or was killed"):
         read_summary(run.path)

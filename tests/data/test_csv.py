@@ -190,6 +190,9 @@ def test_a_file_without_rows_does_not_decide_types(tmp_path):
         '[left] columns: column "v" has no value in the first rows of any file; say what it is, such as types = {v ='
     )
     assert faults(tmp_path, tmp_path, types={"v": "double"}) == [other] and other.startswith("[right]")
+    (tmp_path / "b.csv").unlink()
+    advised = [re.search("types = {(.*)}", fault)[1] for fault in faults(tmp_path, tmp_path)]
+    assert advised[:2] == ['ts = "int64"', 'key = "string"']
 
 
 def test_a_later_file_whose_values_do_not_fit_is_told_before_the_run(tmp_path):

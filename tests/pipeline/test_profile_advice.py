@@ -1,6 +1,7 @@
 """What a profile advises, its job file, its text, JSON and tables."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -292,6 +293,22 @@ def test_figures_are_drawn(tmp_path):
         folder.mkdir()
         paths = draw_all(profile, tables_of(profile, 512), folder)
         assert len(paths) == 5 and all(path.stat().st_size > 5000 for path in paths)
+
+
+@pytest.mark.parametrize(
+    "low, high, wanted", [(1.1, 1.8, ["1.2", "1.4", "1.6", "1.8"]), (0.02, 500, ["-1", "0", "1", "2"])]
+)
+def test_a_logarithmic_axis_has_few_labels(low, high, wanted):
+    """Decades by their exponents. Those between had labels, too, which overlapped."""
+    from mpijoin.report.style import log_axis, new_figure
+
+    _, axes = new_figure()
+    axes.set(xscale="log", xlim=(low, high))
+    log_axis(axes.xaxis)
+    ticks = zip(axes.xaxis.get_majorticklocs(), axes.xaxis.get_majorticklabels())
+    seen = [label.get_text() for place, label in ticks if low <= place <= high]
+    assert [re.sub(r".*\{(-?\d+)\}.*", r"\1", text) for text in seen] == wanted
+    assert not any(label.get_text() for label in axes.xaxis.get_minorticklabels())
 
 
 def test_any_number_of_streams_is_told_and_advised(tmp_path):

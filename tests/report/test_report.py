@@ -25,7 +25,7 @@ from mpijoin.errors import OutputError
 from mpijoin.metrics.checkpoints import CheckpointsFile
 from mpijoin.report import write_report
 from mpijoin.report.bins import bin_width_us, edges_of, flow, peak
-from mpijoin.report.draw import side_by_side
+from mpijoin.report.draw import side_by_side, throughput
 from mpijoin.report.figures import charts_of, notes
 from mpijoin.report.findings import verdicts
 from mpijoin.report.runs import distinct_names, load_runs
@@ -303,6 +303,15 @@ def test_long_runs_have_axes_in_minutes_and_hours():
         FigureCanvasAgg(figure).draw()
         shown = [one.get_text() for one in axes.get_xticklabels() if one.get_text()]
         assert axes.get_xlabel() == f"{unit} of the run" and shown[:3] == texts
+
+
+def test_a_rate_is_a_step_over_the_time_that_it_is_the_mean_of():
+    """Also where there is but one: it was a dot at the end."""
+    table = {"start_s": [0.0], "end_s": [2.5], "tuples_per_s": [8e5], "results_per_s": [0.0]}
+    figure = throughput({name: np.array(values) for name, values in table.items()})
+    for axes, rate in zip(figure.axes, (8e5, 0.0)):
+        (step,) = axes.patches
+        assert set(map(tuple, step.get_path().vertices.tolist())) == {(0.0, rate), (2.5, rate)}
 
 
 def test_an_unfinished_run_shows_what_it_has_left_so_far(tmp_path):
