@@ -37,7 +37,8 @@ def run_master(
     started_s = time.time()
     try:
         if compiles(setup):
-            progress.note("mpijoin: compiles its kernels, once per machine and version: a minute or two")
+            once = "once per machine and version: up to a minute or two"
+            progress.note(f"mpijoin: compiles kernels for jobs of this kind, {once}")
         ready(rank, setup)
         resumption = _resumption(setup, rank) if setup.resumes else None
         position = share_out(setup, rank, resumption)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 NO_HANG_S = 30.0  # A run that still goes on then hangs. It is killed, and the test fails.
 GONE_S = 2.0  # A launcher may end a moment before the ranks that it kills.
 MAY_GO_ON, GO_ON = "mpijoin: should this run be stopped or killed, go on with: ", "mpijoin: to go on: "
-COMPILES = "mpijoin: compiles its kernels"
+COMPILES = "mpijoin: compiles kernels for jobs of this kind"
 ENDED_S = 10.0  # A failing run may take so long from the failure to its end.
 
 # This job is endless for a test. It has some 100 epochs a second, so that whatever breaks, breaks in the middle.
