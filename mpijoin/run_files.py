@@ -64,7 +64,7 @@ def room_faults(path: Path, overwrite: bool = False, inputs: Sequence[str] = ())
         return [f"{where} cannot be a folder, {what} is {kind_of(blocked)}: wanted a folder that is new or empty"]
     there = next(one for one in (path, *path.parents) if one.is_dir())
     if not os.access(there, os.W_OK | os.X_OK):
-        return [f"{where} cannot be written: {there} lets nobody make files, or not this user"]
+        return [f"{where} cannot be written: this user may make no files in {there}"]
     files = [name for name in _walk(path, path) if not _is_lock(name)] if path.is_dir() else []
     if not files:
         return []

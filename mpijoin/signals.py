@@ -14,7 +14,7 @@ from typing import Any, Collection, Iterator
 from mpijoin.errors import EXIT_CHECKPOINTED, EXIT_SIGINT, EXIT_SIGTERM, Interrupted
 
 ENDING = {signal.SIGINT: ("Ctrl-C", EXIT_SIGINT), signal.SIGTERM: ("SIGTERM", EXIT_SIGTERM)}
-# Who has lost the terminal can no more press Ctrl-C: that counts as SIGTERM, unless nohup has it ignored.
+# Whoever has lost the terminal can no longer press Ctrl-C: this counts as SIGTERM, unless nohup has it ignored.
 COUNTS_AS = {signal.SIGHUP: signal.SIGTERM}
 HANDLED = (*ENDING, *COUNTS_AS, signal.SIGUSR1, signal.SIGUSR2)  # the last two do nothing unless asked to save
 REPEAT_S = 1.0  # one key press may arrive twice: from the terminal and from the launcher

@@ -10,8 +10,8 @@ if [ "${1:-}" = --help ]; then
     exit 0
 fi
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-# Some machines tell Python to keep no compiled modules. Then each of the thousand processes that the tests start would
-# compile all of mpijoin again, which takes half of its start.
+# Some machines tell Python to keep no compiled modules. Then each process that a test starts would compile all of
+# mpijoin again, which takes half of the time that its imports take.
 unset PYTHONDONTWRITEBYTECODE
 
 # What the fast lane runs: the rules of the house, what each part promises the others, every decision that a core or a

@@ -98,7 +98,7 @@ def _where_faults(job: Job, streams: Sequence[StreamColumns]) -> Iterator[str]:
     if any(
         one.payload is None or one.keys is None or not _are_there(one, (*one.payload, *one.keys)) for one in streams
     ):
-        # Columns that are missing are told of elsewhere, but what is no condition at all is none of any columns.
+        # Columns that are missing are told of elsewhere. A text that is no condition is wrong whatever the columns are.
         for section, one in zip(sections, job.each):
             yield from _text_faults(section, one.join.where)
         return

@@ -34,7 +34,7 @@ WIDTH_IN, HEIGHT_IN = 7.2, 2.7
 PNG_DPI = 160
 # These are the widths of a legend entry's line with the gap behind it, and of each character of its text.
 LEGEND_HANDLE_IN, LEGEND_SIGN_IN = 0.7, 0.066
-FEW_DECADES = 10.0  # A logarithmic axis whose values are not so many times apart is labelled like others.
+DECADE = 10.0  # A logarithmic axis whose ends are not so many times apart is labelled like others.
 OVER_TIME = " of the run"  # The label of a time axis ends so.
 FONT = "'DejaVu Sans'"
 FONTS = f"{FONT}, Verdana, sans-serif"  # DejaVu Sans and Verdana are equally wide.
@@ -149,7 +149,7 @@ def log_axis(axis: Axis) -> None:
     """Labels an axis of a logarithmic scale: its decades, or a few round numbers where it is about one decade long.
     Call it when all is drawn. Matplotlib labels what lies between the decades, too, side by side until they overlap."""
     low, high = axis.get_view_interval()
-    if high < FEW_DECADES * low:
+    if high < DECADE * low:
         axis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10]))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())

@@ -12,6 +12,7 @@ import pytest
 from mpijoin.data.files import CSV, IPC, PARQUET, count_rows, expand_files, file_format, file_schema
 from mpijoin.errors import InputError
 
+NOBODY = 65534  # a user who owns nothing
 TABLE = pa.table({"ts": pa.array([1, 2, 3], pa.timestamp("us")), "key": ["a", "b", "c"]})
 
 
@@ -68,27 +69,26 @@ def test_a_path_without_one_kind_of_data_is_refused(tmp_path, files, path, probl
 
 
 @pytest.fixture
-def nobody():
-    """Gives a folder that everybody may enter, while this process is a user who may not do everything."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        user = os.geteuid()
+def listed_only():
+    """A folder whose file may be listed but not looked at. Root, who may look at all, is somebody else meanwhile."""
+    with tempfile.TemporaryDirectory() as above:
+        os.chmod(above, 0o755)
+        folder, user = Path(above, "in"), os.geteuid()
+        folder.mkdir()
+        touch(folder, "a.csv")
+        folder.chmod(0o444)
         try:
-            yield None if user else folder
+            os.seteuid(user or NOBODY)
+            yield folder
         finally:
             os.seteuid(user)
+            folder.chmod(0o755)
 
 
 @pytest.mark.parametrize("name", ["", "a.csv", "*.csv"])
-def test_what_may_not_be_looked_at_is_not_told_to_be_missing(nobody, name):
-    if nobody is None:
-        pytest.skip("only root can become somebody else")
-    os.mkdir(f"{nobody}/in", 0o755)
-    touch(Path(nobody, "in"), "a.csv")
-    os.chmod(f"{nobody}/in", 0o744)
-    os.seteuid(65534)
+def test_what_may_not_be_looked_at_is_not_told_to_be_missing(listed_only, name):
     with pytest.raises(InputError, match="cannot be read: Permission denied"):
-        expand_files(os.path.join(nobody, "in", name))
+        expand_files(os.path.join(listed_only, name))
 
 
 def test_what_is_neither_file_nor_folder_is_called_so(tmp_path):

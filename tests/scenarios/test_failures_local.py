@@ -273,7 +273,7 @@ def test_check_and_run_say_that_the_output_cannot_be_written(tmp_path, read_only
         line = [sys.executable, "-m", "mpijoin", command, str(tmp_path / "job.toml")]
         done = subprocess.run(line, capture_output=True, text=True, timeout=ENDED_S)
         told.append((done.returncode, done.stderr))
-    text = f"[output] path: {tmp_path}/kept/of/runs cannot be written: {tmp_path}/kept lets nobody make files"
+    text = f"[output] path: {tmp_path}/kept/of/runs cannot be written: this user may make no files in {tmp_path}/kept"
     assert told[0] == told[1] and told[0][0] == 2 and told[0][1].startswith(f"mpijoin: {text}")
 
 
