@@ -116,6 +116,11 @@ def take(folder: Path, what: str, environ: Mapping[str, str] = os.environ, wait_
     return found
 
 
+def user_of(folder: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """Says in words which run has the folder now, "" if none. It only looks."""
+    return _living(sorted(folder.glob("lock-*.json")), environ)
+
+
 def _try(folder: Path, own: Owner, environ: Mapping[str, str]) -> FolderLock | str:
     """Returns the lock, or says in words who has it."""
     found = sorted(folder.glob("lock-*.json"))

@@ -19,7 +19,7 @@ from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import AlreadyDone, InputError, JobError
 from mpijoin.launch.roles import Roles, RunSetup
 from mpijoin.launch.sizes import sized
-from mpijoin.lock import FolderLock, take
+from mpijoin.lock import FolderLock, take, user_of
 from mpijoin.refusals import reading
 from mpijoin.run_files import blocking_file, kind_of, room_faults
 from mpijoin.rundir import RunDirectory, read_summary
@@ -137,6 +137,9 @@ def _output_faults(job: Job, overwrite: bool, resume: bool) -> Iterator[Fault]:
     try:
         with reading(path):
             texts = room_faults(path, overwrite or resume, _input_files(job))
+            # Who reads of --resume and --overwrite then would only be refused once more.
+            if texts and not (overwrite or resume) and (user := user_of(path)):
+                texts = [f"[output] path: {path} is in use by {user}"]
     except InputError as error:
         texts = [f"[output] path: {error}"]
     yield from (Fault(("output.path",), text) for text in texts)
@@ -154,8 +157,9 @@ def _checkpoint_faults(folder: Path, taken_over: bool) -> Iterator[Fault]:
         text = f"{folder} cannot be a folder, {it} is {kind_of(blocked)}: wanted a folder that all ranks see"
         yield fault("checkpoint", "path", text)
     elif used:
-        text = f"{folder} holds another run's checkpoints: choose another, --resume or --overwrite"
-        yield fault("checkpoint", "path", text)
+        user = user_of(folder)
+        held = "holds another run's checkpoints: choose another, --resume or --overwrite"
+        yield fault("checkpoint", "path", f"{folder} is in use by {user}" if user else f"{folder} {held}")
 
 
 def _scratch_faults(memory: Memory) -> Iterator[Fault]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Iterator
 
+NAMED = ("functions", "PythonUtils", "PythonSQLUtils", "SparkSession", "org")  # by pyspark, again and again
 END_S = 20.0  # for Java to end after it was asked to, which takes away its files
 
 
@@ -33,6 +34,35 @@ def java_process(conf: Any) -> Iterator[Any]:
             for process in _children() - before:
                 _end(process)
             SparkContext._gateway = SparkContext._jvm = None
+
+
+def keep_names(jvm: Any) -> None:
+    """Lets this view of Java ask only once what the name of a class, a package or a static method means.
+
+    pyspark names some of each with every expression that it makes, and Java looks through all its archives for a class.
+    """
+    from py4j.java_gateway import JavaClass, JavaMember, JavaPackage
+
+    class KeptClass(JavaClass):
+        def __getattr__(self, name: str) -> Any:
+            return keep(self, name, super().__getattr__(name))
+
+    class KeptPackage(JavaPackage):
+        def __getattr__(self, name: str) -> Any:
+            return keep(self, name, super().__getattr__(name))
+
+    def keep(place: Any, name: str, found: Any) -> Any:
+        if type(found) is JavaClass:
+            found = KeptClass(found._fqn, found._gateway_client)
+        elif type(found) is JavaPackage:
+            found = KeptPackage(found._fqn, found._gateway_client, found._jvm_id)
+        elif not isinstance(found, JavaMember):
+            return found  # a value, which may change
+        setattr(place, name, found)
+        return found
+
+    for name in NAMED:
+        keep(jvm, name, getattr(jvm, name))
 
 
 def _children() -> set[int]:

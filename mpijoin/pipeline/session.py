@@ -18,7 +18,7 @@ from typing import Any, Iterator, Mapping, Sequence
 from mpijoin import errors
 from mpijoin.errors import LaunchError
 from mpijoin.pipeline.configuration import NEEDED, all_settings, given_settings
-from mpijoin.pipeline.gateway import java_process
+from mpijoin.pipeline.gateway import java_process, keep_names
 from mpijoin.pipeline.progress import told_in_lines
 
 JAVA_MIN = 17
@@ -86,9 +86,7 @@ def _start(settings: Mapping[str, str], stack: ExitStack) -> Any:
         gateway = stack.enter_context(java_process(conf))
         with _own_interrupt():
             spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
-        # pyspark asks Java for this class with every expression that it makes, and Java searches many packages for it.
-        # To prepare a few rows in a session that has done so before took a third less time without these searches.
-        gateway.jvm.functions = gateway.jvm.functions
+        keep_names(gateway.jvm)
         return spark
     except (PySparkException, Py4JError, RuntimeError, OSError) as error:
         raise LaunchError(

@@ -128,14 +128,17 @@ def test_two_runs_do_not_share_a_folder(tmp_path):
     with started(tmp_path, text=ENDLESS) as first:
         first.wait_for(lambda: checkpoints(tmp_path), "first checkpoint")
         assert locks(tmp_path) == ["out/lock-00001.json", "saved/lock-00001.json"]
-        for out, option, named in (("out", "--overwrite", "[output] path"), ("other", "--resume", "[checkpoint] path")):
-            with started(beside(tmp_path), *paths(tmp_path, out), option, text=ENDLESS) as second:
+        used_by = f"is in use by process {first.process.pid} on {os.uname().nodename} since "
+        output, checkpoint = f"[output] path: {tmp_path}/out", f"[checkpoint] path: {tmp_path}/saved"
+        for out, options, named in (
+            ("out", (), (output, checkpoint)),
+            ("out", ("--overwrite",), (output,)),
+            ("other", ("--resume",), (checkpoint,)),
+        ):
+            with started(beside(tmp_path), *paths(tmp_path, out), *options, text=ENDLESS) as second:
                 assert second.finish(END_S).code == 2
-            folder = tmp_path / ("out" if out == "out" else "saved")
-            expected = (
-                f"mpijoin: {named}: {folder} is in use by process {first.process.pid} on {os.uname().nodename} since "
-            )
-            assert second.messages[0].startswith(expected), second.err
+            assert [second.err.count(f"{path} {used_by}") for path in named] == [1] * len(named), second.err
+            assert second.err.count(used_by) == len(named), second.err
         assert not (tmp_path / "other").exists()
         first.process.send_signal(signal.SIGTERM)
         assert first.finish(END_S).code == 75

@@ -137,8 +137,10 @@ def simulated(path, *options):
     return json.loads((path / "out" / "summary.json").read_text())
 
 
-def test_a_user_can_disturb_a_simulation_and_repeat_it(tmp_path):
+def test_a_user_can_disturb_a_simulation_and_repeat_it(tmp_path, capsys):
     plain, first, again = (simulated(tmp_path, *trouble) for trouble in ((), TROUBLE, TROUBLE))
+    told = capsys.readouterr().err
+    assert "results from" in told and "certificate" not in told, "nobody knows which rows they are of"
     assert first["trace"] == again["trace"] != plain["trace"]
     assert first["moves"] > 0 and plain["moves"] > 0, "groups move, and the run ends"
     assert first["delay_s"]["mean"] > plain["delay_s"]["mean"] + 0.05, "every message takes so much longer"

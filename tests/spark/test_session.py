@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from py4j.protocol import REFLECTION_COMMAND_NAME
+from pyspark.sql import functions as F
 
 ROOT = Path(__file__).parents[2]
 
@@ -133,6 +135,24 @@ def test_a_signal_ends_a_command_and_all_that_it_began(tmp_path, number, at, sec
     assert (process.returncode, news) == (code, [f"mpijoin: stopped by {name}"]), line + said
     assert not (tmp_path / "out").exists() and not list((tmp_path / "tmp").iterdir())
     assert not with_word(str(tmp_path))
+
+
+def test_java_is_asked_once_what_a_name_means(spark, monkeypatch):
+    def expressions():
+        return spark.range(1).select(F.array(F.col("id"), F.lit(1)))
+
+    expressions()
+    client, asked = spark.sparkContext._gateway._gateway_client, []
+    send = client.send_command
+
+    def noted(command, *arguments, **named):
+        asked.append(command)
+        return send(command, *arguments, **named)
+
+    monkeypatch.setattr(client, "send_command", noted)
+    expressions()
+    names = [command.split("\n")[2] for command in asked if command.startswith(REFLECTION_COMMAND_NAME)]
+    assert len(asked) > 10 and not names
 
 
 def test_what_py4j_logs_of_a_stop_is_not_shown():
