@@ -10,12 +10,13 @@ from config_jobs import write_one_row_job
 from small_disk import mounted
 
 SPARK = "tests/spark"
-# These take longest, and come first where several processes share the tests: who begins with one at the end works on
-# alone.
-LONG = [
+# The order in which several processes share the tests. What takes long comes first, because who begins with it at the
+# end works on alone. Tests that start ranks come when most kernels are compiled, because their runs have time limits.
+FIRST = [
     SPARK,
     "tests/paper/test_wsj_experiments.py",
     "tests/property",
+    "tests/conditions",
     "tests/verify",
     "tests/report",
     "tests/sweep",
@@ -23,6 +24,12 @@ LONG = [
     "tests/queries",
     "tests/scripts",
     "tests/launch",
+    "tests/mpi/test_streams_mpi.py",
+    "tests/mpi/test_checkpoints_mpi.py",
+    "tests/slurm",
+    "tests/mpi",
+    "tests/scenarios",
+    "tests/spill",
 ]
 
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True)
@@ -59,4 +66,4 @@ def pytest_collection_modifyitems(config, items):
 
 
 def rank_of(file):
-    return next((rank for rank, path in enumerate(LONG) if file.is_relative_to(path)), len(LONG))
+    return next((rank for rank, path in enumerate(FIRST) if file.is_relative_to(path)), len(FIRST))

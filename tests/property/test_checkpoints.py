@@ -12,7 +12,7 @@ import pytest
 from checkpoint_harness import course, live, live_simulated
 from engine_harness import compiled_once
 
-LOCAL_SEEDS = (0, 1, 3, 6, 8, 9, 11)  # joins of one, two and four streams; each is some ten kills in a few seconds
+LOCAL_SEEDS = (0, 3, 6, 8, 9, 11)  # joins of one, two and four streams; each is some ten kills in a few seconds
 SIMULATED_SEEDS = range(10)
 # threads of one process take turns so often, or moves would hardly come about in runs as short as these
 SWITCH_S = 1e-4

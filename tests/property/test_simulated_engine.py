@@ -14,7 +14,12 @@ import pytest
 from mpijoin.transport.simulated import Disturbance
 from simulated_engine import THINGS, drawn, run_scenario, scenario
 
-SEEDS = 80
+# Of the first 240, these do most for their time: half of what the first 80 take, and they see no less of most THINGS.
+SEEDS = (
+    5, 9, 11, 15, 18, 20, 27, 29, 30, 31, 32, 34, 35, 40, 43, 44, 45, 48, 54, 56, 58, 59, 61, 62, 63, 66, 73, 74, 79,
+    80, 81, 83, 89, 100, 108, 109, 115, 116, 121, 123, 127, 140, 145, 146, 149, 154, 155, 164, 172, 174, 175, 176, 177,
+    181, 182, 183, 184, 187, 189, 192, 194, 196, 202, 206, 216, 218, 220, 222, 224, 230, 238,
+)  # fmt: skip
 SOAK = Path(__file__).parents[2] / "scripts" / "soak_simulated.py"
 
 
@@ -26,7 +31,7 @@ def run(made):
 @pytest.fixture(scope="module")
 def courses():
     """Seed -> how it went; the checks are inside."""
-    return {seed: run(scenario(seed)) for seed in range(SEEDS)}
+    return {seed: run(scenario(seed)) for seed in SEEDS}
 
 
 @pytest.fixture
@@ -36,7 +41,7 @@ def finished(courses):
 
 
 def test_every_seed_gives_the_oracles_answer(finished):
-    assert len(finished) > SEEDS * 0.8
+    assert len(finished) > len(SEEDS) * 0.8
 
 
 def test_the_seeds_cover_what_they_are_for(courses):
@@ -56,7 +61,7 @@ def test_a_slice_does_not_wait_for_a_group_that_is_to_go_after_it():
 
 
 def test_one_seed_is_one_course_of_events(courses):
-    for seed in range(0, SEEDS, 10):
+    for seed in SEEDS[::10]:
         assert run(scenario(seed)).trace == courses[seed].trace
 
 

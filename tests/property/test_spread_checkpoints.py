@@ -11,8 +11,9 @@ from checkpoint_harness import course, live, live_simulated
 from engine_harness import compiled_once
 from mpijoin.coordinator.core import CoordinatorCore
 
-LOCAL_SEEDS = (3, 4, 8)  # The second moves and gathers most.
-SIMULATED_SEEDS = (0, 2, 3, 4, 14, 22, 25)  # The last three cut checkpoints while groups are spread.
+# In these, checkpoints are cut while groups are spread, which are gathered for them.
+LOCAL_SEEDS = (4,)
+SIMULATED_SEEDS = (4, 14, 25)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from one_machine import answers, missing, one_machine_slurm
 def compiled_once(tmp_path_factory):
     """Jobs find what this user's tests have compiled already, as on a node where a job has run before."""
     local_disk = tmp_path_factory.mktemp("local_disk")
-    shutil.copytree(cache_folder(), local_disk / f"mpijoin-numba-{os.getuid()}" / cache_folder().name)
+    to = local_disk / f"mpijoin-numba-{os.getuid()}" / cache_folder().name
+    # Others may be compiling, and what they have not written to its end bears the number of their process.
+    shutil.copytree(cache_folder(), to, ignore=shutil.ignore_patterns("*.[0-9]*"))
     before = os.environ.get("SLURM_TMPDIR")
     os.environ["SLURM_TMPDIR"] = str(local_disk)
     yield
