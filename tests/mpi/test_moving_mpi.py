@@ -24,7 +24,7 @@ kind = "synthetic"
 rate = 20000
 bias = 0.6
 domain = 50000
-duration = "5 s"
+duration = "9 s"
 window = "1500 ms"
 payload_bytes = 24
 seed = {seed}
@@ -111,7 +111,7 @@ def test_random_moves_change_nothing(job, wanted, tmp_path, seed, results, produ
 
 @pytest.mark.parametrize("move, producers, paced", [("mslb", 1, False), ("ptlb", 1, False), ("ptlb", 2, True)])
 def test_random_moves_of_each_kind_change_nothing(job, wanted, tmp_path, move, producers, paced):
-    settings = [f'balance.move="{move}"', f"cluster.producers={producers}", *["run.speed=4"] * paced]
+    settings = [f'balance.move="{move}"', f"cluster.producers={producers}", *["run.speed=3"] * paced]
     summary = mpi_run(job, tmp_path / "run", 1, 3 + producers, *settings, 'output.results="collect"')
     check(summary, wanted, tmp_path / "run")
 
@@ -131,7 +131,7 @@ def test_marks_of_tuples_move_with_their_groups(job, tmp_path, kind, producers):
 def test_random_moves_in_a_paced_run_change_nothing(job, wanted, tmp_path, producers):
     slow = "inject.slow=[{rank = 2, share = 0.3, from = '1 s', to = '2 s'}]"
     late = "inject.delay=[{rank = 3, by = '30 ms'}]"
-    settings = ['output.results="count"', "run.speed=4", "cluster.slaves_min=1", slow, late]
+    settings = ['output.results="count"', "run.speed=3", "cluster.slaves_min=1", slow, late]
     summary = mpi_run(job, tmp_path / "run", 3, 3 + producers, *settings, f"cluster.producers={producers}")
     check(summary, wanted, tmp_path / "run")
     assert summary["declustering"]["max"] == 3
