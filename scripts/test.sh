@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: bash scripts/test.sh             ruff, mypy and every test, as continuous integration runs them (half an hour)
+# usage: bash scripts/test.sh             ruff, mypy and every test, as continuous integration runs them (some 20 minutes)
 #        bash scripts/test.sh --fast      ruff, mypy and the most telling tests (below 90 s on two cores)
 #        bash scripts/test.sh ARGUMENTS   pytest with these arguments, such as tests/join -x
 #        bash scripts/test.sh --help      this text
@@ -36,7 +36,7 @@ fast=(
 )
 # Tests of how soon something happens want the machine for themselves. All others run side by side, more of them than
 # there are cores, because much of their time goes by while Java, ranks or Slurm start.
-timed=(tests/mpi/test_failures.py tests/scenarios/test_trouble.py)
+timed=(tests/mpi/test_failures.py tests/scenarios/test_failures_local.py tests/scenarios/test_trouble.py)
 
 failed=0
 cores=$(nproc)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NO_HANG_S = 30.0  # A run that still goes on then hangs. It is killed, and the test fails.
+NO_HANG_S = 60.0  # A run that still goes on then hangs. It is killed, and the test fails.
 GONE_S = 2.0  # A launcher may end a moment before the ranks that it kills.
 MAY_GO_ON, GO_ON = "mpijoin: should this run be stopped or killed, go on with: ", "mpijoin: to go on: "
 COMPILES = "mpijoin: compiles kernels for jobs of this kind"
