@@ -32,7 +32,7 @@ from mpijoin.messages import (
     parse,
 )
 from mpijoin.orders import Order
-from mpijoin.signals import SignalFlag
+from mpijoin.signals import SignalFlag, Terminated
 from mpijoin.transport.base import Channel, Transport, nothing
 
 MASTER = 0
@@ -289,6 +289,8 @@ class Rank:
 
 def exit_code_of(error: BaseException) -> int:
     """The exit code of a run that ends in this error."""
+    if isinstance(error, Terminated):
+        return EXIT_SIGTERM
     if isinstance(error, KeyboardInterrupt):
         return EXIT_SIGINT
     return error.exit_code if isinstance(error, MpijoinError) else EXIT_FAILED
@@ -304,5 +306,5 @@ def describe(error: BaseException) -> str:
     if isinstance(error, MpijoinError):
         return str(error)
     if isinstance(error, KeyboardInterrupt):
-        return "stopped by Ctrl-C"
+        return "stopped by SIGTERM" if isinstance(error, Terminated) else "stopped by Ctrl-C"
     return f"internal error: {type(error).__name__}: {error} (--debug shows where)"

@@ -181,7 +181,7 @@ def _summary(
         "slaves": count,
         "wall_s": round(wall_s, 4),
         "compile_s": round(compile_s, 4),
-        "tuples_per_s": round(tuples / wall_s, 1),
+        "tuples_per_s": round(tuples / wall_s, 1) if wall_s else 0.0,
         "last_runtime_result_s": round(max(one.last_runtime_result_s for one in figures.values()), 4),
         "delay_s": DelayHistogram.of([whole.delays]).figures_s(),
         "overload": _overload(master, feedings),

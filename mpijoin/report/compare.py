@@ -17,6 +17,7 @@ from mpijoin.report.series import SHARES, Table
 from mpijoin.report.style import LINES_MAX
 from mpijoin.report.words import amount, bytes_amount, seconds, shortened
 
+UNKNOWN = "unknown"
 UNCOMPARED = ("output.path", "checkpoint.path")
 SEED = "seed"  # The seed of a run or a stream tells runs apart, but nothing is drawn over it.
 LABEL_SIGNS = 44  # A legend or an axis has room for so many characters.
@@ -66,7 +67,7 @@ def differing(runs: Sequence[RunData], capacities: Sequence[float] | None = None
     flat = [flat_job(run) for run in runs]
     names = dict.fromkeys(name for fields in flat for name in fields)
     columns = {name: tuple(fields.get(name, "not set") for fields in flat) for name in names}
-    columns = {name: texts for name, texts in columns.items() if len(set(texts)) > 1}
+    columns = {name: texts for name, texts in columns.items() if len(set(texts) - {UNKNOWN}) > 1}
     sections = list(dict.fromkeys(section for run in runs for section in _stream_sections(run)))
     for first in [name for name in columns if name.startswith(f"{sections[0]}.")]:
         name = first.removeprefix(f"{sections[0]}.")
@@ -90,9 +91,10 @@ def _stream_sections(run: RunData) -> list[str]:
 
 
 def flat_job(run: RunData) -> dict[str, str]:
-    """Returns the job's fields with the names and values of the job file, and the number of slaves."""
+    """Returns the job's fields with the names and values of the job file, and the number of slaves, which nobody knows
+    of some runs that have failed."""
     fields = {name: value for name, value in _flattened("", tomllib.loads(run.job_text)) if name not in UNCOMPARED}
-    return {"slaves": str(run.summary.get("slaves", len(run.slaves))), **fields}
+    return {"slaves": str(run.summary.get("slaves") or len(run.slaves) or UNKNOWN), **fields}
 
 
 def labels_of(runs: Sequence[RunData], fields: Sequence[DifferingField]) -> list[str]:

@@ -64,6 +64,7 @@ class ModelledStream:
         self._per_unit = np.array([segment.rate for segment in segments]) * unit_ns / 1e9 / producers
         self._starts = np.array([segment.start_ns / unit_ns for segment in segments])
         self._ends = np.append(self._starts[1:], math.inf)
+        self.until = 0  # The tuples of its last tick lie before this.
         self._end = TIME_MAX if source.duration_ns is None else source.duration_ns // unit_ns
 
     @property
@@ -77,7 +78,10 @@ class ModelledStream:
     def arrivals(self, number: int, start: int, border: int) -> np.ndarray:
         """Returns int64[partitions]: how many tuples come in the `number`-th tick, which is [start, border)."""
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence([*self._key, number])))
-        total = min(int(random.poisson(self._expected(start, min(border, self._end)))), self.left)
+        end = min(border, self._end)
+        drawn = int(random.poisson(self._expected(start, end)))
+        total = min(drawn, self.left)
+        self.until = end if total == drawn else start + -(-(end - start) * total // drawn)
         self.counts.read += total
         return random.multinomial(total, self._weights)
 
@@ -137,6 +141,8 @@ class ModelledIntake:
             start, border, begins = self._time, self._border(), self._watermarks()
             counts = tuple(one.arrivals(self._ticks, start, border) for one in self.sources)
             self._time, self._ticks = border, self._ticks + 1
+            if all(one.ended(border) for one in self.sources):
+                border = max(start + 1, *(one.until for one in self.sources))
             tuples = int(sum(one.sum() for one in counts))
             if tuples:
                 self._clock.charge(tuples * self._costs.generated_ns / 1e9)

@@ -17,7 +17,7 @@ from mpijoin.simulate.groups import Groups
 from mpijoin.simulate.hollow import content_of, ticks_of
 from mpijoin.simulate.keys import Matches
 from mpijoin.simulate.travel import Snapshot, deal_out, give_out, read_out, take_in
-from mpijoin.simulate.windows import least_of_others
+from mpijoin.simulate.windows import in_reach, least_of_others
 from mpijoin.store.rows import RowsBatch
 from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
 
@@ -133,16 +133,15 @@ class ModelledJoin:
         return Progress.DONE if self._probe is None else self.probe(self._probe.rows, budget, out)
 
     def _begin(self, rows: np.ndarray) -> ModelledProbe:
-        """Begins a probe of the rows' fresh tuples, stream by stream.
-
-        Those of a stream are compared with all tuples of the streams before it and the old tuples of those behind it.
-        """
+        """Begins a probe of the rows' fresh tuples, stream by stream. Those of a stream are compared with all tuples of
+        the streams before it and the old tuples of those behind it."""
         self._done = self._given = 0
         fresh, cross, chance = self._groups.fresh[:, rows], self._groups.cross[rows], self._groups.chance[rows]
         old = self._groups.windows.live[:, rows] - fresh
         expires = self._groups.gone[:, rows] > 0
         dead = self._dead[:, None] * expires
-        within = old - self._groups.windows.oldest(rows) / 2 * expires
+        (near, since), oldest = in_reach(self._window, self._pending), self._groups.windows.oldest(rows)
+        within = np.where(since < 1, oldest * since / 2, old - oldest / 2 * expires)
         new, has_new = self._groups.new[:, rows], self._groups.new[:, rows].any(axis=0)
         compared, found = np.zeros((2, len(rows)))
         met, met_dead = old.sum(axis=0), dead.sum(axis=0)
@@ -151,7 +150,8 @@ class ModelledJoin:
             compared += own * (met * cross + (met_dead - dead[stream]))
             met += old[stream] + own
             before, behind = slice(None, stream), slice(stream + 1, None)
-            found += own * (within[before] + fresh[before]).prod(axis=0) * within[behind].prod(axis=0)
+            meeting = fresh[before] * (near[before] + near[stream]) / 2
+            found += own * (within[before] + meeting).prod(axis=0) * within[behind].prod(axis=0)
             # The other holder finds the results of which all tuples are new. While there are any, no fresh one is old.
             if has_new.any():
                 found -= own * new[before].prod(axis=0) * (new - fresh).clip(0)[behind].prod(axis=0) * has_new

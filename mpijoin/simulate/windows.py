@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Iterable
+
 import numpy as np
 
 from mpijoin.named import NamedTuple
@@ -141,3 +143,21 @@ def least_of_others(marks: np.ndarray) -> np.ndarray:
     for shift in range(1, len(marks)):
         least = np.minimum(least, np.roll(marks, shift, axis=0))
     return least
+
+
+def in_reach(windows: np.ndarray, ticks: Iterable[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns, for each stream, which part of the tuples that arrive together lie within its window of each other.
+
+    windows: float64 or int64[streams, 1] · ticks: first and last instant of those whose tuples are fresh. Both results
+    are float64[streams, 1]: of pairs of two fresh tuples, of which the earlier one is of the stream, the share in which
+    it still waits for the later one; and the same share for an old tuple of the stream that has not expired and a fresh
+    one. Both are 1 unless the ticks last longer than the window.
+
+    >>> in_reach(np.array([[10], [50]]), [(0, 49), (50, 99)])
+    (array([[0.19],
+           [0.75]]), array([[0.01],
+           [0.25]]))
+    """
+    firsts, lasts = zip(*ticks, strict=True) if (ticks := list(ticks)) else ((0,), (0,))
+    reach = np.minimum(1.0, windows / (max(lasts) + 1 - min(firsts)))
+    return 1 - (1 - reach) ** 2, reach**2

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
 import sysconfig
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from mpijoin.config.units import show
 from mpijoin.errors import EXIT_DONE, EXIT_FAILED, JobError
 from mpijoin.progress import QUIET, Teller
 from mpijoin.sweep.spec import Sweep, load_sweep
@@ -36,7 +38,7 @@ a sweep file (paths are taken from its folder):
   step = 1.08                 # how exactly
 
 examples:
-  mpijoin sweep run sweep.toml                 those that are not done; Ctrl-C and the same command go on
+  mpijoin sweep run sweep.toml                 those that were not run yet; Ctrl-C and the same command go on
   mpijoin sweep submit sweep.toml --throttle 8 -- -A account -p partition -t 30
   mpijoin sweep table sweep.toml               table.csv, table.parquet, report/report.html out of what is done
   mpijoin sweep point sweep.toml NUMBER        one; what an array's task does"""
@@ -55,10 +57,11 @@ def main_sweep(options: argparse.Namespace) -> int:
 
 
 def run(sweep: Sweep, options: argparse.Namespace) -> int:
-    from mpijoin.sweep.run import run_points
+    from mpijoin.sweep.run import FAILED, run_points, state_of
 
-    failed = run_points(sweep, sweep.points, launcher_of(sweep, options), options.again, options.quiet)
+    run_points(sweep, sweep.points, launcher_of(sweep, options), options.again, options.quiet)
     table(sweep, options)
+    failed = any(state_of(sweep.folder_of(point)) == FAILED for point in sweep.points)
     return EXIT_FAILED if failed else EXIT_DONE
 
 
@@ -97,10 +100,22 @@ def submit(sweep: Sweep, options: argparse.Namespace) -> int:
 
 
 def launcher_of(sweep: Sweep, options: argparse.Namespace) -> list[str]:
+    """The words that start a point. Raises JobError if they cannot be read or name no program."""
     if options.launcher is not None:
-        return shlex.split(options.launcher)
+        try:
+            words = shlex.split(options.launcher)
+        except ValueError as error:
+            raise JobError([f"--launcher: got {show(options.launcher)}: {error}"]) from error
+        if words and shutil.which(words[0]) is None:
+            raise JobError([f"--launcher: {words[0]} is not found, wanted a program that starts ranks"])
+        return words
+    if not sweep.ranks:
+        return []
     own = Path(sysconfig.get_path("scripts"), "mpirun")
-    return [str(own) if own.exists() else "mpirun", "-n", str(sweep.ranks)] if sweep.ranks else []
+    program = str(own) if own.exists() else "mpirun"
+    if shutil.which(program) is None:
+        raise JobError([f"ranks = {sweep.ranks}: mpirun is not found: pip install \"mpijoin[mpi]\", or --launcher"])
+    return [program, "-n", str(sweep.ranks)]
 
 
 class _WithRest(argparse.ArgumentParser):
@@ -114,10 +129,16 @@ class _WithRest(argparse.ArgumentParser):
         return found, unknown
 
 
+def _throttle(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, wanted a whole number from 1 on")
+    return int(text)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="run|submit|table|point", required=True, parser_class=_WithRest)
     texts = {
-        run: "run what is not done, here",
+        run: "run what was not run yet, here",
         submit: "submit what is not done as a Slurm array",
         table: "collect what is done",
         point: "run one point",
@@ -135,5 +156,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if action is point:
             command.add_argument("number", type=int, help="from 0, in the order of the grid")
         if action is submit:
-            command.add_argument("--throttle", type=int, default=8, help="so many tasks at once (default: %(default)s)")
+            most = "so many tasks at once (default: %(default)s)"
+            command.add_argument("--throttle", type=_throttle, default=8, help=most)
             command.epilog = "What follows -- goes to sbatch: mpijoin sweep submit sweep.toml -- -A account -t 30"

@@ -11,10 +11,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Sequence
 
 from mpijoin.config.kinds import quote
+from mpijoin.errors import JobError
+from mpijoin.lock import LOCKS, take, user_of
 from mpijoin.progress import seconds
 from mpijoin.sweep.capacity import NoCapacity, highest, is_sustained, mean_epoch_s
 from mpijoin.sweep.spec import Capacity, Point, Sweep
@@ -26,9 +29,28 @@ STOP_S = 20.0
 
 
 def state_of(folder: Path) -> str:
-    if (folder / RESULT).exists():
+    if result_of(folder) is not None:
         return DONE
     return FAILED if (folder / REASON).exists() else MISSING
+
+
+def result_of(folder: Path) -> dict[str, Any] | None:
+    """Returns what is kept of a point that is done. Returns None if there is none, if it is damaged, or if its run is
+    gone: the point then counts as never run."""
+    found = _read(folder / RESULT)
+    return found if (folder / str(found.get("run")) / "summary.json").is_file() else None
+
+
+def reason_of(folder: Path) -> str:
+    """Returns why a point failed."""
+    return str(_read(folder / REASON).get("reason", "no reason recorded"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 def run_points(
@@ -39,8 +61,10 @@ def run_points(
     wanted = [
         point for point in points if state_of(sweep.folder_of(point)) in ((MISSING, FAILED) if again else (MISSING,))
     ]
+    left_out = sum(state_of(sweep.folder_of(point)) == FAILED for point in points) if not again else 0
     if not is_quiet:
-        print(f"{len(wanted)} of {len(points)} points to run", file=sys.stderr, flush=True)
+        hint = f"; {left_out} failed before: --again runs them again" if left_out else ""
+        print(f"{len(wanted)} of {len(points)} points to run{hint}", file=sys.stderr, flush=True)
     started_s, failed = time.monotonic(), 0
     for number, point in enumerate(wanted, 1):
         reason = run_point(sweep, point, launcher)
@@ -55,12 +79,24 @@ def run_points(
 
 def run_point(sweep: Sweep, point: Point, launcher: Sequence[str]) -> str | None:
     """Runs one point. Returns None, or the reason why it failed, which is also written to its folder. After
-    KeyboardInterrupt the point looks as if it had never begun."""
+    KeyboardInterrupt the point looks as if it had never begun. Raises JobError if somebody else runs it, and
+    OutputError if its folder cannot be written."""
     folder = sweep.folder_of(point)
-    shutil.rmtree(folder, ignore_errors=True)
+    lock = take(folder, f"point {point.name}")
+    try:
+        return _run_locked(sweep, point, launcher, folder)
+    finally:
+        lock.release()
+
+
+def _run_locked(sweep: Sweep, point: Point, launcher: Sequence[str], folder: Path) -> str | None:
+    for run in folder.iterdir():
+        # A sweep that was killed may have left a run that goes on.
+        if run.is_dir() and (user := user_of(run)):
+            raise JobError([f"point {point.name}: {run} is in use by {user}"])
+    _clear(folder)
     start_s = time.monotonic()
     try:
-        folder.mkdir(parents=True)
         found = (
             _search(sweep, point, launcher, sweep.capacity)
             if sweep.capacity
@@ -70,13 +106,20 @@ def run_point(sweep: Sweep, point: Point, launcher: Sequence[str]) -> str | None
         _write(folder / REASON, {"reason": str(error), "values": dict(point.values), "repeat": point.repeat})
         return str(error)
     except KeyboardInterrupt:
-        shutil.rmtree(folder, ignore_errors=True)
+        _clear(folder)
         raise
     _write(
         folder / RESULT,
         {"values": dict(point.values), "repeat": point.repeat, "took_s": time.monotonic() - start_s, **found},
     )
     return None
+
+
+def _clear(folder: Path) -> None:
+    """Removes all that earlier runs have left, but not the lock."""
+    locks = set(folder.glob(LOCKS))
+    for item in set(folder.iterdir()) - locks:
+        shutil.rmtree(item, ignore_errors=True) if item.is_dir() else item.unlink(missing_ok=True)
 
 
 class RunFailed(Exception):

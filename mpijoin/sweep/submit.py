@@ -26,7 +26,7 @@ def submit_array(sweep: Sweep, path: Path, throttle: int, options: Sequence[str]
     """
     missing = [number for number, one in enumerate(sweep.points) if state_of(sweep.folder_of(one)) != DONE]
     if not missing:
-        print(f"nothing to submit: all points are done; their table: mpijoin sweep table {path}")
+        print(f"nothing to submit: all points are done; their table: mpijoin sweep table {shlex.quote(str(path))}")
         return EXIT_DONE
     wanted = missing[:ARRAY_MAX]
     command = [

@@ -14,7 +14,7 @@ from mpijoin.refusals import writing
 from mpijoin.report import write_report
 from mpijoin.report.compare import SPILLING, figures_of
 from mpijoin.report.runs import load_run
-from mpijoin.sweep.run import DONE, FAILED, REASON, RESULT, state_of
+from mpijoin.sweep.run import FAILED, reason_of, result_of, state_of
 from mpijoin.sweep.spec import Point, Sweep
 
 # The first field is in tuples per second and stream. The second is true if [capacity] high was sustained, so that the
@@ -51,9 +51,8 @@ def _row(sweep: Sweep, point: Point) -> dict[str, Any]:
     }
     row = values | {"repeat": point.repeat, "state": state, "reason": None}
     if state == FAILED:
-        row["reason"] = json.loads((folder / REASON).read_text())["reason"]
-    if state == DONE:
-        result = json.loads((folder / RESULT).read_text())
+        row["reason"] = reason_of(folder)
+    if (result := result_of(folder)) is not None:
         row |= {name: result[name] for name in CAPACITY if name in result}
         figures = figures_of(load_run(folder / result["run"], point.name))
         row |= {name: value for name, value in figures.items() if name not in SPILLING or not isnan(value)}
@@ -64,7 +63,7 @@ def write_figures(sweep: Sweep) -> str | None:
     """Writes the report about all runs that are done. Returns the path of its page, or None if there are no such runs.
     """
     folders = [sweep.folder_of(point) for point in sweep.points]
-    found = {folder: json.loads((folder / RESULT).read_text()) for folder in folders if state_of(folder) == DONE}
+    found = {folder: result for folder in folders if (result := result_of(folder)) is not None}
     runs = [folder / result["run"] for folder, result in found.items()]
     capacities = [result["capacity"] for result in found.values()] if sweep.capacity else None
     return str(write_report(runs, sweep.folder / "report", capacities)) if runs else None

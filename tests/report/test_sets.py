@@ -260,3 +260,12 @@ def test_what_all_streams_of_a_job_share_is_named_once(names):
     fields = differing([run_of(1000, "1 s", 1), run_of(2000, "unbounded", 2)])
     section = "left" if len(names) == 2 else "streams.p"
     assert {one.name for one in fields} == {"rate", "seed", f"{section}.window"}
+
+
+def test_a_run_of_which_nobody_knows_the_slaves_does_not_differ_in_them(tmp_path):
+    done = [make_run(tmp_path / str(rate), rate, summary={}) for rate in (1000, 2000)]
+    failed = make_run(tmp_path / "failed", 3000, metrics=False)
+    runs = load_runs([*done, failed])
+    assert [field.name for field in differing(runs)] == ["rate"]
+    other = make_run(tmp_path / "other", 1000, slaves=3, summary={})
+    assert differing(load_runs([*done, failed, other]))[0].texts == ("2", "2", "unknown", "3")

@@ -5,12 +5,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from mpijoin.config.check import resolve
 from mpijoin.config.job import SyntheticSource
+from mpijoin.config.load import load_job
 from mpijoin.data.batch import read_only
 from mpijoin.errors import MemoryBudgetError, ProtocolError
 from mpijoin.join.window_join import window_join
 from mpijoin.operators.base import Keep, Out, Progress
 from mpijoin.partitioning.hashing import hash_keys
+from mpijoin.simulate.cluster import Manner, simulate
+from mpijoin.simulate.costs import load_costs
 from mpijoin.simulate.hollow import hollow_tuples
 from mpijoin.simulate.keys import _probabilities, match_model
 from mpijoin.simulate.modelled import ModelledJoin, Shape
@@ -282,3 +286,12 @@ def test_of_any_number_of_streams_the_model_finds_what_their_rates_and_windows_s
     # The first stream's watermark stays: what waits for it alone does so, and its own tuples wait for others in vain.
     model.expire(GROUPS, [ticks * TICK, *[100 * ticks * TICK] * (streams - 1)], NO_OUT)
     assert [count > 0 for count in model.info(GROUPS).tuples.sum(axis=0)] == [False] + [True] * (streams - 1)
+
+
+@pytest.mark.parametrize("window, share", [("0 s", 0.0), ("100 ms", 0.01), ("1 s", 0.0975), ("30 s", 1.0)])
+def test_what_comes_at_once_need_not_lie_within_a_window(tmp_path, window, share):
+    """As fast as possible, an epoch may last longer than the windows. All 20 s of these streams would meet in it."""
+    stream = {"kind": "synthetic", "rate": 1000, "domain": 1000, "bias": 0.5, "tuples": 20_000, "window": window}
+    job = load_job({"left": stream, "right": stream, "output": {"results": "count", "path": str(tmp_path / "out")}})
+    found = simulate(job, resolve(job), 2, Manner(load_costs("wsj_2005"))).summary["results"]
+    assert found == pytest.approx(20_000**2 / 1000 * share, rel=0.07, abs=1)

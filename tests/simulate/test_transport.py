@@ -10,6 +10,8 @@ import pytest
 from mpijoin import progress
 from mpijoin.cli import main
 from mpijoin.errors import JobError
+from mpijoin.signals import Terminated
+from mpijoin.simulate.cluster import SimulatedCluster
 from mpijoin.simulate.command import STALL_SHARE, disturbance, main_simulate
 from mpijoin.transport.base import Channel
 from mpijoin.transport.simulated import Disturbance, LinkCosts
@@ -180,3 +182,26 @@ def test_a_limit_that_nobody_has_set_is_not_shown(tmp_path, capsys, monkeypatch)
 def test_more_results_than_figures_can_count_are_refused(tmp_path, capsys):
     with pytest.raises(JobError, match=r"more than 9e\+18 results at one slave: shorten the windows"):
         command(tmp_path, capsys, streams="abcdef")
+
+
+SMALL_JOB = '[left]\nkind = "synthetic"\ntuples = 100\n[right]\nkind = "synthetic"\ntuples = 100\n'
+
+
+def test_a_simulation_that_a_signal_stops_says_which(tmp_path, monkeypatch):
+    def stopped(cluster):
+        raise Terminated
+
+    (tmp_path / "job.toml").write_text(SMALL_JOB)
+    monkeypatch.setattr(SimulatedCluster, "run", stopped)
+    assert main(["simulate", str(tmp_path / "job.toml"), "--set", f'output.path="{tmp_path}/out"']) == 143
+    failed = json.loads((tmp_path / "out" / "failed.json").read_text())
+    assert (failed["exit_code"], failed["reason"]) == (143, "stopped by SIGTERM")
+
+
+def test_a_simulation_without_costs_takes_no_time(tmp_path):
+    (tmp_path / "job.toml").write_text(SMALL_JOB)
+    (tmp_path / "costs.toml").write_text("")
+    arguments = ["--costs", str(tmp_path / "costs.toml"), "--set", f'output.path="{tmp_path}/out"']
+    assert main(["simulate", str(tmp_path / "job.toml"), *arguments]) == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["wall_s"], summary["tuples_per_s"]) == (0.0, 0.0)

@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,7 +15,8 @@ import pytest
 
 from mpijoin.cli import main
 from mpijoin.errors import JobError
-from mpijoin.sweep.run import RESULT
+from mpijoin.lock import take
+from mpijoin.sweep.run import REASON, RESULT
 from mpijoin.sweep.spec import load_sweep
 from mpijoin.sweep.table import write_table
 from report_runs import MEMORY, make_run
@@ -257,3 +260,66 @@ def test_submitting_where_there_is_no_slurm_says_what_else_to_do(sweep_file, mon
     assert "--ntasks 1 -t 30 " in out and "sbatch does not start" in err and "`mpijoin sweep run`" in err
     assert main(["sweep", "table", str(sweep_file), "--", "-t", "30"]) == 2
     assert "-- -t 30: what follows -- goes to sbatch, which only `submit` calls" in capsys.readouterr().err
+
+
+ONE_POINT = 'job = "job.toml"\noutput = "sweep"\n[grid]\n"left.domain" = [50]\n'
+
+
+def point_of(sweep_file):
+    sweep_file.write_text(ONE_POINT)
+    sweep = load_sweep(sweep_file)
+    return sweep.folder_of(sweep.points[0])
+
+
+def test_a_point_that_somebody_runs_is_left_alone(sweep_file, capsys):
+    """A sweep that is killed leaves its run, which goes on."""
+    folder = point_of(sweep_file)
+    with held(folder / "run"):
+        assert main(["sweep", "run", str(sweep_file)]) == 2
+        assert f"{folder}/run is in use by process {os.getpid()} on" in capsys.readouterr().err
+        assert list((folder / "run").iterdir()), "its files are still there"
+    with held(folder):
+        assert main(["sweep", "run", str(sweep_file)]) == 2
+        assert f"{folder} is in use by process {os.getpid()} on" in capsys.readouterr().err
+    assert main(["sweep", "run", str(sweep_file), "--quiet"]) == 0
+
+
+@contextmanager
+def held(folder):
+    lock = take(folder, "[output] path")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@pytest.mark.parametrize("harm", ["damaged", "gone"])
+def test_a_point_whose_result_is_damaged_or_gone_is_run_again(sweep_file, harm):
+    folder = point_of(sweep_file)
+    assert main(["sweep", "run", str(sweep_file), "--quiet"]) == 0
+    if harm == "damaged":
+        (folder / RESULT).write_text("{")
+    else:
+        shutil.rmtree(folder / "run")
+    assert main(["sweep", "table", str(sweep_file), "--quiet"]) == 0
+    assert write_table(load_sweep(sweep_file))["state"].to_pylist() == ["missing"]
+    assert main(["sweep", "run", str(sweep_file), "--quiet"]) == 0
+    assert write_table(load_sweep(sweep_file))["state"].to_pylist() == ["done"]
+
+
+def test_a_point_that_failed_before_is_told_again(sweep_file, capsys):
+    folder = point_of(sweep_file)
+    folder.mkdir(parents=True)
+    (folder / REASON).write_text('{"reason": "no luck"}')
+    assert main(["sweep", "run", str(sweep_file)]) == 3
+    assert "0 of 1 points to run; 1 failed before: --again runs them again" in capsys.readouterr().err
+    (folder / REASON).write_text("{")
+    assert write_table(load_sweep(sweep_file))["reason"].to_pylist() == ["no reason recorded"]
+
+
+@pytest.mark.parametrize(
+    "launcher, said", [("nosuchlauncher -n 2", "nosuchlauncher is not found"), ("'open", "No closing quotation")]
+)
+def test_a_launcher_that_cannot_start_is_a_fault(sweep_file, capsys, launcher, said):
+    assert main(["sweep", "run", str(sweep_file), "--launcher", launcher]) == 2
+    assert said in capsys.readouterr().err
