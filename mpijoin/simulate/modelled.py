@@ -140,7 +140,7 @@ class ModelledJoin:
         old = self._groups.windows.live[:, rows] - fresh
         expires = self._groups.gone[:, rows] > 0
         dead = self._dead[:, None] * expires
-        (near, since), oldest = in_reach(self._window, self._pending), self._groups.windows.oldest(rows)
+        (near, since), oldest = in_reach(self._window, self._pending), self._groups.windows.oldest(rows).clip(max=old)
         within = np.where(since < 1, oldest * since / 2, old - oldest / 2 * expires)
         new, has_new = self._groups.new[:, rows], self._groups.new[:, rows].any(axis=0)
         compared, found = np.zeros((2, len(rows)))

@@ -288,7 +288,9 @@ def test_of_any_number_of_streams_the_model_finds_what_their_rates_and_windows_s
     assert [count > 0 for count in model.info(GROUPS).tuples.sum(axis=0)] == [False] + [True] * (streams - 1)
 
 
-@pytest.mark.parametrize("window, share", [("0 s", 0.0), ("100 ms", 0.01), ("1 s", 0.0975), ("30 s", 1.0)])
+@pytest.mark.parametrize(
+    "window, share", [("0 s", 0.0), ("100 ms", 0.01), ("1 s", 0.0975), ("5 s", 0.4375), ("15 s", 0.9375), ("30 s", 1.0)]
+)
 def test_what_comes_at_once_need_not_lie_within_a_window(tmp_path, window, share):
     """As fast as possible, an epoch may last longer than the windows. All 20 s of these streams would meet in it."""
     stream = {"kind": "synthetic", "rate": 1000, "domain": 1000, "bias": 0.5, "tuples": 20_000, "window": window}
