@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: bash scripts/test.sh             ruff, mypy and every test, as continuous integration does (20 minutes)
+# usage: bash scripts/test.sh             ruff, mypy and every test, as continuous integration does (20 to 25 minutes)
 #        bash scripts/test.sh --fast      ruff, mypy and the most telling tests (below 90 s on two cores)
 #        bash scripts/test.sh ARGUMENTS   pytest with these arguments, such as tests/join -x
 #        bash scripts/test.sh --help      this text

@@ -137,7 +137,7 @@ def _output_faults(job: Job, overwrite: bool, resume: bool) -> Iterator[Fault]:
     try:
         with reading(path):
             texts = room_faults(path, overwrite or resume, _input_files(job))
-            # Who reads of --resume and --overwrite then would only be refused once more.
+            # To advise --resume or --overwrite would only lead into the next refusal.
             if texts and not (overwrite or resume) and (user := user_of(path)):
                 texts = [f"[output] path: {path} is in use by {user}"]
     except InputError as error:
@@ -149,6 +149,7 @@ def _checkpoint_faults(folder: Path, taken_over: bool) -> Iterator[Fault]:
     try:
         with reading(folder):
             blocked, used = blocking_file(folder), not taken_over and bool(numbers_in(folder))
+            user = user_of(folder) if used else ""
     except InputError as error:
         yield fault("checkpoint", "path", str(error))
         return
@@ -157,7 +158,6 @@ def _checkpoint_faults(folder: Path, taken_over: bool) -> Iterator[Fault]:
         text = f"{folder} cannot be a folder, {it} is {kind_of(blocked)}: wanted a folder that all ranks see"
         yield fault("checkpoint", "path", text)
     elif used:
-        user = user_of(folder)
         held = "holds another run's checkpoints: choose another, --resume or --overwrite"
         yield fault("checkpoint", "path", f"{folder} is in use by {user}" if user else f"{folder} {held}")
 

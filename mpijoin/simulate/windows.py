@@ -158,6 +158,6 @@ def in_reach(windows: np.ndarray, ticks: Iterable[tuple[int, int]]) -> tuple[np.
            [0.75]]), array([[0.01],
            [0.25]]))
     """
-    firsts, lasts = zip(*ticks, strict=True) if (ticks := list(ticks)) else ((0,), (0,))
+    firsts, lasts = zip(*(list(ticks) or [(0, 0)]))
     reach = np.minimum(1.0, windows / (max(lasts) + 1 - min(firsts)))
     return 1 - (1 - reach) ** 2, reach**2

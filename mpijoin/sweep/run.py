@@ -19,6 +19,7 @@ from mpijoin.config.kinds import quote
 from mpijoin.errors import JobError
 from mpijoin.lock import LOCKS, take, user_of
 from mpijoin.progress import seconds
+from mpijoin.refusals import writing
 from mpijoin.sweep.capacity import NoCapacity, highest, is_sustained, mean_epoch_s
 from mpijoin.sweep.spec import Capacity, Point, Sweep
 
@@ -90,11 +91,12 @@ def run_point(sweep: Sweep, point: Point, launcher: Sequence[str]) -> str | None
 
 
 def _run_locked(sweep: Sweep, point: Point, launcher: Sequence[str], folder: Path) -> str | None:
-    for run in folder.iterdir():
-        # A sweep that was killed may have left a run that goes on.
-        if run.is_dir() and (user := user_of(run)):
-            raise JobError([f"point {point.name}: {run} is in use by {user}"])
-    _clear(folder)
+    with writing(folder):
+        for run in folder.iterdir():
+            # A sweep that was killed may have left a run that goes on.
+            if run.is_dir() and (user := user_of(run)):
+                raise JobError([f"point {point.name}: {run} is in use by {user}"])
+        _clear(folder)
     start_s = time.monotonic()
     try:
         found = (
