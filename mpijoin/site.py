@@ -6,7 +6,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from mpijoin.errors import EXIT_DONE, OutputError
+from mpijoin.errors import EXIT_DONE, JobError
 from mpijoin.refusals import writing
 
 SCRIPTS = Path(__file__).with_name("slurm")  # the repository's folder slurm/, which travels with the package
@@ -15,15 +15,14 @@ SCRIPTS = Path(__file__).with_name("slurm")  # the repository's folder slurm/, w
 def write_scripts(folder: Path, overwrite: bool) -> list[Path]:
     """Copies every script into a folder, which is made if need be; returns where they are now, in order of name.
 
-    Raises OutputError, before anything is written, if a file with other content is there and `overwrite` is not set.
+    Raises JobError, before anything is written, if a file with other content is there and `overwrite` is not set.
     """
     scripts = sorted(path for path in SCRIPTS.iterdir() if path.is_file())
     others = [folder / path.name for path in scripts if (folder / path.name).exists()]
     changed = [path for path in others if path.read_bytes() != (SCRIPTS / path.name).read_bytes()]
     if changed and not overwrite:
-        raise OutputError(
-            f"{', '.join(map(str, changed))}: differs from what comes with mpijoin; --overwrite replaces it"
-        )
+        text = "differs from what comes with mpijoin; --overwrite replaces it"
+        raise JobError([f"{', '.join(map(str, changed))}: {text}"])
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for path in scripts:

@@ -44,7 +44,7 @@ def raising(error):
 def test_check_describes_a_sound_job_on_stdout(job_file, capsys):
     assert main(["check", job_file]) == 0
     out, err = capsys.readouterr()
-    assert out.endswith("ok\n") and "1 Parquet file, 1 rows; window 20 s" in out
+    assert out.endswith("ok\n") and "1 Parquet file, 1 row; window 20 s" in out
     assert err == ""
 
 

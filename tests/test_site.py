@@ -32,7 +32,7 @@ def test_a_changed_script_is_not_replaced_unasked(tmp_path, capsys):
     assert main(["slurm-scripts", str(tmp_path)]) == 0
     (tmp_path / "join.sbatch").write_text("ours\n")
     (tmp_path / "chain.sh").unlink()
-    assert main(["slurm-scripts", str(tmp_path)]) == 3
+    assert main(["slurm-scripts", str(tmp_path)]) == 2
     assert "join.sbatch: differs from what comes with mpijoin; --overwrite replaces it" in capsys.readouterr().err
     assert (tmp_path / "join.sbatch").read_text() == "ours\n" and not (tmp_path / "chain.sh").exists()
     assert main(["slurm-scripts", str(tmp_path), "--overwrite"]) == 0

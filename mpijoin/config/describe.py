@@ -24,7 +24,7 @@ from mpijoin.config.job import (
     StreamJob,
     SyntheticSource,
 )
-from mpijoin.config.units import format_duration, listed
+from mpijoin.config.units import format_duration, listed, plural
 from mpijoin.data.files import count_rows, expand_files, file_format
 from mpijoin.data.results import result_columns
 from mpijoin.data.schema import Column, JoinSchema
@@ -162,11 +162,11 @@ def _source(stream: StreamJob) -> str:
         end = f"{source.tuples:,} rows" if source.duration_ns is None else format_duration(source.duration_ns)
         return f"synthetic, {end}; {laws}"
     if not isinstance(source, FileSource):
-        return f"table, {source.table.num_rows:,} rows"
+        return f"table, {plural(source.table.num_rows, 'row')}"
     files = expand_files(source.path)
     rows = count_rows(files)
-    counted = f"{len(files)} {file_format(files[0])} file{'s' if len(files) > 1 else ''}"
-    return f"{source.path}: {counted}" + (f", {rows:,} rows" if rows is not None else "")
+    counted = plural(len(files), f"{file_format(files[0])} file")
+    return f"{source.path}: {counted}" + (f", {plural(rows, 'row')}" if rows is not None else "")
 
 
 def _columns(columns: tuple[Column, ...]) -> str:

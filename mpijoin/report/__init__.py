@@ -38,13 +38,15 @@ def write_report(
     paths: Sequence[str | os.PathLike],
     folder: str | os.PathLike | None = None,
     capacities: Sequence[float] | None = None,
+    without: Sequence[str] = (),
 ) -> Path:
     """Writes report.html, and each figure as PNG and CSV. Returns the path of the page.
 
     folder: the default is "report" inside the run, or in the current folder if there are several runs · capacities: the
     capacity of each run in tuples per second and stream, if a search has found that rate to be the highest that is
-    sustained. Raises InputError if a path holds no run, if a finished run has no metrics, or if matplotlib is missing.
-    Raises OutputError if the folder cannot be written.
+    sustained · without: sentences about runs that are not here, which come first on the page. Raises InputError if a
+    path holds no run, if a finished run has no metrics, or if matplotlib is missing. Raises OutputError if the
+    folder cannot be written.
     """
     try:
         from mpijoin.report.write import write
@@ -52,4 +54,4 @@ def write_report(
         if (error.name or "").split(".")[0] != "matplotlib":
             raise
         raise InputError("report needs matplotlib: pip install 'mpijoin[report]'") from error
-    return write(paths, Path(folder) if folder is not None else None, capacities)
+    return write(paths, Path(folder) if folder is not None else None, capacities, without)

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpijoin.config.job import ROTATE
 from mpijoin.config.moves import PARTS
+from mpijoin.config.units import plural
 from mpijoin.report import draw, draw_plans, draw_spilling, plans, series, spilling
 from mpijoin.report.runs import RunData
 from mpijoin.report.series import Table
@@ -273,8 +274,8 @@ def _moves(run: RunData) -> Chart | None:
     )
     if came or left:
         caption += (
-            f" A slave came to share a group that was too much for others {came:,} times (spread), and gave its part"
-            f" back {left:,} times (gather)."
+            f" A slave came to share a group that was too much for others {plural(came, 'time')} (spread), and gave its"
+            f" part back {plural(left, 'time')} (gather)."
         )
     return Chart("moves", "Moves of groups", caption, table, draw.moves(table, series.edges_us(run)[-1] / 1e6))
 

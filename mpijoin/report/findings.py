@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mpijoin.config.job import ROTATE
-from mpijoin.config.units import rounded_duration
+from mpijoin.config.units import plural, rounded_duration
 from mpijoin.named import NamedTuple
 from mpijoin.report import series
 from mpijoin.report.runs import DONE, STOPPED, UNFINISHED, RunData
@@ -19,8 +19,8 @@ GOOD, LOOK, BAD = "good", "look", "bad"
 # 5 % of noise and the weight of one group of sixty.
 UNEVEN = 1.25
 # These are shares of the slaves' time. If they idle more than the first, fewer slaves would do. If they idle less than
-# the second, more would help.
-HUNGRY_IDLE, FULL_IDLE = 0.5, 0.05
+# the second, more would help, unless the slaves have no core for more than the third.
+HUNGRY_IDLE, FULL_IDLE, CROWDED = 0.5, 0.05, 0.25
 
 
 class Verdict(NamedTuple):
@@ -58,7 +58,7 @@ def headlines(run: RunData) -> list[Headline]:
     if (summary.get("checkpoints") or {}).get("restarts"):
         found.append(Headline(str(summary["checkpoints"]["restarts"]), "restarts"))
     if (memory := summary.get("memory") or {}).get("spills"):
-        found.append(Headline(bytes_amount(memory["spilled_bytes"]), f"spilled, {memory['spills']:,} times"))
+        found.append(Headline(bytes_amount(memory["spilled_bytes"]), f"spilled, {plural(memory['spills'], 'time')}"))
         if run.job.memory.spill != ROTATE:  # It joins as it reads back, and nothing is left to clean up.
             found.append(Headline(seconds(memory["cleanup_s"]), "clean-up"))
     if summary["moves"]:
@@ -125,11 +125,8 @@ def _overload(run: RunData) -> list[Verdict]:
         if not times:
             return []
         slowest = max(times, key=times.get)
-        return [
-            Verdict(
-                LOOK, f"Reading had to pause {times[slowest]:,} times for slave {slowest}, which joined more slowly."
-            )
-        ]
+        paused = f"Reading had to pause {plural(times[slowest], 'time')}"
+        return [Verdict(LOOK, f"{paused} for slave {slowest}, which joined more slowly.")]
     behind = f"slave {overload['slowest_slave']} was up to {seconds(overload['behind_s_max'])} behind the clock"
     if overload["overloaded"]:
         end = seconds(overload["behind_s_end"])
@@ -173,8 +170,8 @@ def _checkpoints(run: RunData) -> list[Verdict]:
     saved = run.summary.get("checkpoints") or {}
     if not saved.get("failed"):
         return []
-    count = saved["failed"] + saved["written"]
-    return [Verdict(BAD, f"{saved['failed']:,} of {count:,} checkpoints could not be written; the log says why.")]
+    of_all = plural(saved["failed"] + saved["written"], "checkpoint")
+    return [Verdict(BAD, f"{saved['failed']:,} of {of_all} could not be written; the log says why.")]
 
 
 def _balance(run: RunData) -> list[Verdict]:
@@ -191,13 +188,16 @@ def _use(run: RunData) -> list[Verdict]:
     joined = _joined(run)
     if not joined.any():
         return []
-    idle = float(series.shares_by_slave(run)["idle"][joined].mean())
+    shares = series.shares_by_slave(run)
+    idle, other = (float(shares[name][joined].mean()) for name in ("idle", "other"))
     if idle > HUNGRY_IDLE and (run.summary.get("overload") or {}).get("overloaded"):
         return [Verdict(LOOK, f"Slaves with groups were idle for {idle:.0%} of their time: the load was uneven.")]
     if idle > HUNGRY_IDLE:
         return [Verdict(GOOD, f"Slaves with groups were idle for {idle:.0%} of their time: fewer of them would do.")]
+    if idle < FULL_IDLE and other > CROWDED:
+        text = f"Slaves with groups had work, but no core, for {other:.0%} of their time: more cores would help."
+        return [Verdict(LOOK, text)]
     if idle < FULL_IDLE:
-        return [
-            Verdict(LOOK, f"Slaves with groups were idle for only {idle:.0%} of their time: more of them would help.")
-        ]
+        text = f"Slaves with groups were idle for only {idle:.0%} of their time: more of them would help."
+        return [Verdict(LOOK, text)]
     return []

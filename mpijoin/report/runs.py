@@ -145,6 +145,8 @@ def _end_of(folder: Path) -> dict[str, Any]:
         reason = "it holds no summary.json: the run is still going on or was killed"
         return {"state": UNFINISHED, "summary": {}, "reason": reason, "go_on": "", "origin": {}}
     summary = read_summary(folder)
+    if "results" not in summary:
+        raise InputError(f"{folder / 'summary.json'}: is damaged: it does not count the results")
     return {"state": DONE, "summary": summary, "reason": "", "go_on": "", "origin": summary.get("provenance") or {}}
 
 

@@ -52,6 +52,7 @@ MEASURES = {
 }
 # Up to so many values of a field have a tick each, with the value as in the job file.
 TICKS_OWN_MAX = 7
+TICK_SIGN = 0.024  # A letter of a tick's label takes this share of the axis of one of two panels side by side.
 LOGARITHMIC_FROM = 30.0  # Values that differ by this factor or more get a logarithmic axis.
 TITLE_SIGNS, TITLE_LINES = 32, 2  # The title of one panel of many has at most so many characters a line, and lines.
 
@@ -163,11 +164,22 @@ def _field_axis(axes: Axes, field: DifferingField) -> None:
     if field.numbers is not None and places[0] > 0 and places[-1] / places[0] >= LOGARITHMIC_FROM:
         axes.set_xscale("log")
     if field.numbers is None or len(places) <= TICKS_OWN_MAX:
-        axes.set_xticks(places, [shortened(field.texts[index], 12) for index in first])
+        scaled = np.log(places) if axes.get_xscale() == "log" else places
+        axes.set_xticks(places, _with_room(scaled, [shortened(field.texts[index], 12) for index in first]))
         axes.set_xticks([], minor=True)
     elif field.unit:
         words = seconds if field.unit == "s" else bytes_amount
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
+
+
+def _with_room(places: np.ndarray, labels: Sequence[str]) -> list[str]:
+    """Returns the labels of ticks at these places, from left to right, but "" for one that would lie on another."""
+    kept, end = [], -np.inf
+    for place, label in zip((places - places[0]) / max(np.ptp(places), 1e-300), labels):
+        half = TICK_SIGN * (len(label) + 1) / 2
+        kept.append(label if place - half >= end else "")
+        end = place + half if kept[-1] else end
+    return kept
 
 
 def _sweep_axes(axes: Axes, column: str, largest: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Iterable, Sequence
 
@@ -28,13 +29,16 @@ PAGE = "report.html"
 VERDICTS_MAX = 40  # The page of a set shows so many, and its table tells the rest.
 
 
-def write(paths: Sequence[str | os.PathLike], folder: Path | None, capacities: Sequence[float] | None) -> Path:
+def write(
+    paths: Sequence[str | os.PathLike], folder: Path | None, capacities: Sequence[float] | None, without: Sequence[str]
+) -> Path:
     """Does the same as `mpijoin.report.write_report`."""
     runs = load_runs(paths)
     folder = folder or (runs[0].path / "report" if len(runs) == 1 else Path("report"))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         page = page_of_run(runs[0], folder) if len(runs) == 1 else page_of_set(run_set(runs, capacities), folder)
+        page = replace(page, verdicts=[*(Verdict(BAD, text) for text in without), *page.verdicts])
         (folder / PAGE).write_text(html_of(page), encoding="utf-8")
     return folder / PAGE
 

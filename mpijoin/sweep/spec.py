@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
+from mpijoin.config.job import MAX
 from mpijoin.config.kinds import quote
 from mpijoin.config.load import dump_job, load_job, read_job
 from mpijoin.config.toml import read_toml
@@ -158,6 +159,8 @@ def _points(job: Path, given: Mapping[str, Any], capacity: Capacity | None) -> t
         settings = tuple(f"{name}={_toml(value)}" for name, value in combination.items())
         try:
             text = dump_job(load_job(job, settings))
+            if capacity:
+                _check_search(job, settings, capacity)
         except JobError as error:
             faults += [f"{', '.join(settings) or job}: {fault}" for fault in error.faults]
             continue
@@ -172,6 +175,13 @@ def _points(job: Path, given: Mapping[str, Any], capacity: Capacity | None) -> t
     if faults:
         raise JobError(faults)
     return tuple(found)
+
+
+def _check_search(job: Path, settings: Sequence[str], capacity: Capacity) -> None:
+    """Raises JobError for what the first run of a search would find to be wrong."""
+    paced = load_job(job, (*settings, *(f"{name}={capacity.low}" for name in capacity.rates)))
+    if paced.run.speed == MAX:
+        raise JobError([f'[capacity]: got [run] speed = "{MAX}", wanted a number: a search is about paced runs'])
 
 
 def _toml(value: Any) -> str:

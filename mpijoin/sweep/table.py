@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from math import isnan
-from typing import Any
+from pathlib import Path
+from typing import Any, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from mpijoin.config.units import plural
 from mpijoin.refusals import writing
 from mpijoin.report import write_report
 from mpijoin.report.compare import SPILLING, figures_of
 from mpijoin.report.runs import load_run
-from mpijoin.sweep.run import FAILED, reason_of, result_of, state_of
+from mpijoin.sweep.run import FAILED, MISSING, reason_of, result_of, state_of
 from mpijoin.sweep.spec import Point, Sweep
 
 # The first field is in tuples per second and stream. The second is true if [capacity] high was sustained, so that the
@@ -66,4 +68,15 @@ def write_figures(sweep: Sweep) -> str | None:
     found = {folder: result for folder in folders if (result := result_of(folder)) is not None}
     runs = [folder / result["run"] for folder, result in found.items()]
     capacities = [result["capacity"] for result in found.values()] if sweep.capacity else None
-    return str(write_report(runs, sweep.folder / "report", capacities)) if runs else None
+    return str(write_report(runs, sweep.folder / "report", capacities, list(_without(folders)))) if runs else None
+
+
+def _without(folders: Sequence[Path]) -> Iterator[str]:
+    """Sentences about the points that the report leaves out."""
+    of_all = plural(len(folders), "point")
+    failed, missing = ([one for one in folders if state_of(one) == state] for state in (FAILED, MISSING))
+    if failed:
+        reason = reason_of(failed[0]).rstrip(".")
+        yield f"Not here: {len(failed)} of {of_all} failed, such as {failed[0].name}: {reason}. table.csv has them all."
+    if missing:
+        yield f"Not here: {len(missing)} of {of_all} did not run yet."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mpijoin.conditions.tree import durations_of
 from mpijoin.config.job import COUNT, Job
 from mpijoin.config.load import load_job
+from mpijoin.config.units import plural
 from mpijoin.operators.base import CERTIFICATE_MASK
 from mpijoin.rundir import read_summary, refuse_simulated
 from mpijoin.verify.aggregates import add_answers, due_sql
@@ -52,7 +53,7 @@ def compare_run(run_path: str, database: DuckDBPyConnection) -> Report:
         told = summary.get("queries", {}).get(name, {})
         totals, different = _compare_query(database, os.path.join(run_path, "results", name), one, told)
         differences += [replace(difference, what=f"query {name}: {difference.what}") for difference in different]
-        facts.append(f"query {name}: {totals.results:,} results, certificate {totals.certificate:016x}")
+        facts.append(f"query {name}: {plural(totals.results, 'result')}, certificate {totals.certificate:016x}")
         every.append(totals)
     if not job.queries:
         totals, different = _compare_results(database, os.path.join(run_path, "results"), job, summary, streams, clock)
@@ -139,7 +140,7 @@ def _facts(database: DuckDBPyConnection, job: Job, streams: tuple[Stream, ...]) 
     for stream in streams:
         fates = _fates(database, stream)
         lost = f"{fates['late']:,} late, {fates['null_key']:,} with a null key"
-        counts.append(f"{stream.name}: {fates['read']:,} rows, {lost}")
+        counts.append(f"{stream.name}: {plural(fates['read'], 'row')}, {lost}")
     compared = "count and certificate alone" if job.counts_only else "every row and column of the results"
     return (*counts, f"compared: {compared}, the counts of each stream, the late files")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mpijoin.config.units import plural
 from mpijoin.data.schema import UNIT_NS
 from mpijoin.verify.inputs import BATCH_ROWS, INT64_MIN, LATE, NULL_TIME, Stream, insert
 from mpijoin.verify.report import SHOWN, Difference, one_row, two_sided
@@ -26,7 +27,7 @@ def compare_late(database: DuckDBPyConnection, run_path: str, stream: Stream, ti
     path = os.path.join(run_path, "late", f"{stream.name}.parquet")
     wanted = one_row(database, f"SELECT count(*) FROM {stream.table} WHERE fate IN ({LATE}, {NULL_TIME})")[0]
     if not os.path.exists(path):
-        return [Difference(f"late/{stream.name}.parquet is missing: wanted {wanted:,} rows")] if wanted else []
+        return [Difference(f"late/{stream.name}.parquet is missing: wanted {plural(wanted, 'row')}")] if wanted else []
     try:
         kinds = _kept_columns(path, stream)
         _load(database, path, stream, kinds)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
+from mpijoin.config.units import plural
+
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
@@ -37,7 +39,7 @@ class Report:
     def text(self) -> str:
         """The report as verify prints it."""
         if self.ok:
-            head = f"verified: {self.run_path}: {self.results:,} results, certificate {self.certificate}"
+            head = f"verified: {self.run_path}: {plural(self.results, 'result')}, certificate {self.certificate}"
         else:
             head = f"DIFFERENT: {self.run_path}: {len(self.differences)} of the comparisons below"
         lines = [head, *(f"  {fact}" for fact in self.facts), *(f"  note: {note}" for note in self.notes)]

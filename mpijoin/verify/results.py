@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mpijoin.config.job import Function, Job
+from mpijoin.config.units import plural
 from mpijoin.named import NamedTuple
 from mpijoin.verify.aggregates import answer_kind, is_real
 from mpijoin.verify.combinations import row_name
@@ -204,7 +205,8 @@ def _value_differences(
                 f"{_rows_words(streams, own)}: got {column.words(got)}, wanted {column.words(wanted)}"
                 for got, wanted, *own in found
             ]
-            differences.append(Difference(f"results: column {column.name} differs in {count:,} rows", tuple(lines)))
+            what = f"results: column {column.name} differs in {plural(count, 'row')}"
+            differences.append(Difference(what, tuple(lines)))
     return differences
 
 

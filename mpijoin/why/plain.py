@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyarrow import types
+
 from mpijoin.verify.inputs import JOINS, KEYLESS, LATE, NULL_KEY, NULL_TIME, Stream
+from mpijoin.verify.values import stored_type
 from mpijoin.why.answer import Answer
 from mpijoin.why.partners import Found, Near, Other
 from mpijoin.why.words import place, value_words
@@ -13,13 +16,13 @@ FATES = {JOINS: "joined", LATE: "late", NULL_KEY: "null_key", KEYLESS: "null_key
 
 
 def plain(answer: Answer) -> dict[str, Any]:
-    """Spans are in nanoseconds, keys and times in words."""
+    """Spans are in nanoseconds, times in words. Keys are as JSON has them, and those that it does not know in words."""
     own, results = answer.own, answer.results
     rows = [dict(zip((stream.name for stream in answer.job.streams), rows)) for rows in results.first]
     return {
         "stream": own.stream.name,
         **_row(own.stream, own.row, own.values[own.stream.job.time]),
-        "key": [value_words(own.stream, name, own.values[name]) for name in own.stream.job.key],
+        "key": [_key(own.stream, name, own.values[name]) for name in own.stream.job.key],
         "fate": FATES[own.fate],
         "late": _late(answer),
         "has_read": answer.progress.has_read,
@@ -28,6 +31,14 @@ def plain(answer: Answer) -> dict[str, Any]:
         "streams": {other.stream.name: _other(answer, other) for other in answer.others},
         "notes": list(answer.notes),
     }
+
+
+def _key(stream: Stream, name: str, value: Any) -> str | int | None:
+    kind = stored_type(stream.fields[name])
+    if value is None or types.is_integer(kind) or types.is_boolean(kind):
+        return value
+    is_text = types.is_string(kind) or types.is_large_string(kind)
+    return value.decode(errors="replace") if is_text else value_words(stream, name, value)
 
 
 def _row(stream: Stream, row: int, time: Any) -> dict[str, Any]:

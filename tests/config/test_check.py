@@ -328,7 +328,7 @@ def test_tables_and_synthetic_streams_are_described_too():
     left = pa.table({"ts": pa.array([date(2024, 1, 1)]).cast(pa.timestamp("ns")), "key": [1]})
     the_job = load_job({"left": {"table": left}, "right": right, "output": {"results": "count"}})
     lines = describe(the_job, resolve(the_job)).splitlines()
-    assert lines[0].startswith("left    table, 1 rows;") and lines[1].startswith("right   synthetic, 1 min;")
+    assert lines[0].startswith("left    table, 1 row;") and lines[1].startswith("right   synthetic, 1 min;")
     assert lines[-2] == "output  count"
 
 

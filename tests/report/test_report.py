@@ -21,7 +21,7 @@ from matplotlib.quiver import Quiver
 
 import mpijoin
 from mpijoin.cli import main
-from mpijoin.errors import OutputError
+from mpijoin.errors import InputError, OutputError
 from mpijoin.metrics.checkpoints import CheckpointsFile
 from mpijoin.report import write_report
 from mpijoin.report.bins import bin_width_us, edges_of, flow, peak
@@ -31,7 +31,8 @@ from mpijoin.report.findings import verdicts
 from mpijoin.report.runs import distinct_names, load_runs
 from mpijoin.report.series import Event, events, master, occupancy, shares_by_slave, state
 from mpijoin.report.style import FAINT, new_figure, panels_over_time, time_axis
-from report_runs import MOVE, SECOND, make_run
+from mpijoin.rundir import RunDirectory
+from report_runs import EPOCHS, MOVE, SECOND, make_run, write_slave
 
 PAGED = {
     "delay",
@@ -434,6 +435,24 @@ def test_late_rows_are_seen_when_they_came(tmp_path):
 def test_what_asks_for_a_second_look_is_said(changes, said, tmp_path):
     (run,) = load_runs([make_run(tmp_path / "run", summary=changes)])
     assert said in " ".join(one.text for one in verdicts(run) if one.level != "good")
+
+
+@pytest.mark.parametrize(
+    "cpu_us, said", [(200_000, "had work, but no core, for 70% of their time"), (899_000, "more of them would help")]
+)
+def test_slaves_that_never_idle_want_cores_or_others_beside_them(cpu_us, said, tmp_path):
+    run = RunDirectory(make_run(tmp_path / "run", summary={}, metrics=False))
+    for slave in (1, 2):
+        write_slave(run, slave, EPOCHS, True, {epoch: {"cpu_us": cpu_us, "idle_us": 0} for epoch in range(EPOCHS)})
+    (loaded,) = load_runs([run.path])
+    assert said in " ".join(one.text for one in verdicts(loaded) if one.level == "look")
+
+
+def test_a_summary_that_counts_nothing_is_damaged(tmp_path):
+    path = make_run(tmp_path / "run", summary={})
+    (path / "summary.json").write_text("{}")
+    with pytest.raises(InputError, match="summary.json: is damaged: it does not count the results"):
+        load_runs([path])
 
 
 def test_uneven_slaves_are_named(tmp_path):

@@ -109,6 +109,19 @@ def test_the_table_of_runs_speaks_in_units_and_leaves_out_what_nobody_knows(tmp_
     assert "12 KB" in text and "<th>mean delay</th>" not in text  # not paced: nobody knows of delays
 
 
+def test_values_that_lie_close_have_ticks_but_no_labels_on_each_other(tmp_path):
+    rates = (1000, 1010, 1020, 5000, 20_000, 20_001, 40_000)
+    for index, rate in enumerate(rates):
+        make_run(tmp_path / str(index), rate=rate, summary={})
+    charts = {chart.name: chart for chart in charts_of_set(run_set(load_runs(sorted(tmp_path.iterdir()))))}
+    axes = charts["sweep"].figure.axes[-1]
+    ticks = [one for one in charts["sweep"].figure.axes if one.get_visible()][-1].get_xticklabels()
+    texts_of(charts["sweep"].figure)
+    boxes = [one.get_window_extent() for one in ticks if one.get_text()]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert [one.get_text() for one in ticks] == ["1000", "", "", "5000", "20000", "", "40000"] and axes is not None
+
+
 def texts_of(figure):
     figure.canvas.draw()
     return [one for one in figure.findobj(Text) if one.get_visible() and one.get_text().strip()]

@@ -16,7 +16,7 @@ from mpijoin.config.check import load_and_resolve, resolve
 from mpijoin.config.job import SyntheticSource
 from mpijoin.config.load import load_job
 from mpijoin.data.schema import Column
-from mpijoin.errors import InputError, JobError, OutputError
+from mpijoin.errors import InputError, JobError
 from mpijoin.pipeline.profile.command import add_arguments, main_profile
 from mpijoin.pipeline.profile.scan import extent, open_stream
 from mpijoin.pipeline.profile.scan_all import scan
@@ -277,7 +277,7 @@ def test_the_command_writes_a_job_that_runs(spark, tmp_path, capsys):
     assert job.output.path == str(folder / "run")
     run = mpijoin.run(folder / "job.toml")
     assert run.results == 32_799
-    with pytest.raises(OutputError, match="not empty"):
+    with pytest.raises(JobError, match="not empty"):
         main_profile(options_of(left, right, *how))
     assert (
         main_profile(options_of(left, right, *how, "--overwrite", "--no-figures", "--top", "3", "--bins", "100")) == 0

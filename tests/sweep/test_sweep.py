@@ -37,9 +37,11 @@ window = "50 ms"
 path = "out"
 results = "count"
 """
+PACE = '[run]\nspeed = 1\n'
 PACED = (
     JOB.replace("tuples = 2000", 'duration = "1500 ms"\nrate = 100')
-    + '[run]\nspeed = 1\n[cluster]\ndistribution_epoch = "100 ms"\n'
+    + PACE
+    + '[cluster]\ndistribution_epoch = "100 ms"\n'
 )
 SWEEP = """
 job = "job.toml"
@@ -49,6 +51,7 @@ repeats = 2
 "left.tuples" = [500, 1000]
 "tuning.theta" = ["auto", "off"]
 """
+SEARCH = "[capacity]\nlow = 200\nhigh = 1000\n"
 
 
 @pytest.fixture
@@ -78,14 +81,14 @@ def test_points_are_the_grid_times_seeds_and_repeats(sweep_file):
 
 def test_fields_of_streams_of_any_name_are_swept(sweep_file):
     job = JOB.replace("[left]", "[streams.picks]").replace("[right]", "[streams.S_2]")
-    (sweep_file.parent / "job.toml").write_text(job)
+    (sweep_file.parent / "job.toml").write_text(job + PACE)
     with pytest.raises(JobError, match="--set left.tuples=500: no such stream, there are picks S_2"):
         load_sweep(sweep_file)
     sweep_file.write_text(SWEEP.replace("left.tuples", "streams.picks.tuples") + "[capacity]\nlow = 3\nhigh = 4")
     sweep = load_sweep(sweep_file)
     assert {point.settings[0] for point in sweep.points} == {f"streams.picks.tuples={count}" for count in (500, 1000)}
     assert sweep.capacity.rates == ("streams.picks.rate", "streams.S_2.rate")
-    (sweep_file.parent / "job.toml").write_text(JOB)
+    (sweep_file.parent / "job.toml").write_text(JOB + PACE)
     sweep_file.write_text(SWEEP.replace("left.tuples", "streams.left.tuples") + "[capacity]\nlow = 3\nhigh = 4")
     assert load_sweep(sweep_file).capacity.rates == ("left.rate", "right.rate")
 
@@ -137,6 +140,8 @@ def test_the_table_has_columns_about_spilling_if_a_point_may_spill(sweep_file):
         ("capacity = 3\n" + SWEEP, "[capacity]: got 3, wanted a table"),
         (SWEEP + '[capacity]\nlow = "a"\nhigh = 2', "[capacity] low: got 'a', wanted a number"),
         (SWEEP + "[capacity]\nlow = 1\nhigh = 2\nrates = 3", "[capacity] rates: got 3, wanted fields"),
+        (SWEEP + SEARCH, '"off": [capacity]: got [run] speed = "max", wanted a number'),
+        (SWEEP + SEARCH + 'rates = ["left.rats"]', "[left] rats: no such field, did you mean rate?"),
         (SWEEP.replace("500", "2024-01-01"), "left.tuples=2024-01-01"),
         (SWEEP.replace("500", "1000"), "left.tuples=1000, tuning.theta=\"auto\": got it twice, wanted each point once"),
         ("seeds = [1, 1]\n" + SWEEP, "run.seed=1: got it twice"),
@@ -183,6 +188,13 @@ def test_a_failed_point_is_recorded_and_the_rest_runs(sweep_file):
     rows = pq.read_table(sweep_file.parent / "sweep/table.parquet").to_pylist()
     assert done.returncode == 3 and [row["state"] for row in rows] == ["failed", "done", "failed", "done"], done.stderr
     assert "epoch 0 has come" in rows[0]["reason"] and rows[1]["reason"] is None
+    page = (sweep_file.parent / "sweep/report/report.html").read_text()
+    assert "Not here: 2 of 4 points failed, such as " in page and "did not run yet" not in page
+    (next((sweep_file.parent / "sweep/points").glob(f"*/{REASON}"))).unlink()
+    assert call("table", sweep_file).returncode == 0
+    page = (sweep_file.parent / "sweep/report/report.html").read_text()
+    assert "1 of 4 points failed, such as " in page and "Not here: 1 of 4 points did not run yet." in page
+    assert "1 of 4 points to run" in call("run", sweep_file).stderr
     assert "0 of 4 points to run" in call("run", sweep_file).stderr
     assert "2 of 4 points to run" in call("run", sweep_file, "--again").stderr
 
@@ -232,7 +244,7 @@ def test_ctrl_c_keeps_what_is_done(sweep_file):
 
 def test_the_capacity_is_the_highest_rate_that_is_sustained(sweep_file):
     (sweep_file.parent / "job.toml").write_text(PACED)
-    search = '[capacity]\nlow = 200\nhigh = 1000\nstep = 2\ndelay = "10 s"\n'
+    search = SEARCH + 'step = 2\ndelay = "10 s"\n'
     sweep_file.write_text(
         SWEEP.replace("repeats = 2", "").replace('"left.tuples" = [500, 1000]', "").replace(', "off"', "") + search
     )
@@ -243,14 +255,6 @@ def test_the_capacity_is_the_highest_rate_that_is_sustained(sweep_file):
     assert row["capacity_at_least"] == (row["capacity"] == 1000) == ("high = 1000 is sustained" in done.stdout)
     run = json.loads((next((sweep_file.parent / "sweep/points").iterdir()) / "point.json").read_text())["run"]
     assert run == f"rate-{row['capacity']:.0f}"
-
-
-def test_a_capacity_of_a_job_without_pace_says_so(sweep_file):
-    sweep_file.write_text(
-        SWEEP.replace("repeats = 2", "").replace(', "off"', "") + "[capacity]\nlow = 200\nhigh = 1000\n"
-    )
-    done = call("run", sweep_file)
-    assert done.returncode == 3 and "wants a paced run" in done.stderr
 
 
 def test_submitting_where_there_is_no_slurm_says_what_else_to_do(sweep_file, monkeypatch, capsys):
@@ -312,7 +316,7 @@ def test_a_point_that_failed_before_is_told_again(sweep_file, capsys):
     folder.mkdir(parents=True)
     (folder / REASON).write_text('{"reason": "no luck"}')
     assert main(["sweep", "run", str(sweep_file)]) == 3
-    assert "0 of 1 points to run; 1 failed before: --again runs them again" in capsys.readouterr().err
+    assert "0 of 1 point to run; 1 failed before: --again runs them again" in capsys.readouterr().err
     (folder / REASON).write_text("{")
     assert write_table(load_sweep(sweep_file))["reason"].to_pylist() == ["no reason recorded"]
 

@@ -186,7 +186,7 @@ def test_a_typed_result_that_is_lost_or_wrong_is_noticed(streams_of, tmp_path, k
     alone = "right_row" if kind == "right" else "left_row"
     row = next(i for i in range(len(table)) if table[alone][i].as_py() is not None and numbers[i] is not None)
     wrong = table.set_column(table.column_names.index(name), name, [[*numbers[:row], -1.0, *numbers[row + 1 :]]])
-    for damaged, told in ((table.slice(1), "results"), (wrong, f"column {name} differs in 1 rows")):
+    for damaged, told in ((table.slice(1), "results"), (wrong, f"column {name} differs in 1 row")):
         pq.write_table(damaged.cast(table.schema), part)
         report = verify(tmp_path / "run")
         assert not report.ok and told in report.text(), report.text()
@@ -325,7 +325,7 @@ def test_what_is_worked_out_of_partners_is_what_sql_groups(
         wrong = pa.array(column, plain).cast(table[name].type)
         pq.write_table(table.set_column(table.column_names.index(name), name, wrong), part)
         report = verify(tmp_path / "run")
-        assert not report.ok and f"column {name} differs in 1 rows" in report.text(), report.text()
+        assert not report.ok and f"column {name} differs in 1 row" in report.text(), report.text()
 
 
 @pytest.mark.parametrize("key", [pa.int64(), pa.string()], ids=str)

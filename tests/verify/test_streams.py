@@ -71,7 +71,7 @@ def test_lost_doubled_and_changed_results_of_three_streams_are_named(tmp_path, c
     changed = [values[0] + 1, *values[1:]]
     pq.write_table(table.set_column(table.column_names.index("left_value"), "left_value", pa.array(changed)), part)
     text = verify(run.path).text()
-    assert "column left_value differs in 1 rows" in text if columns == "all" else "1 missing and 1 unexpected" in text
+    assert "column left_value differs in 1 row" in text if columns == "all" else "1 missing and 1 unexpected" in text
 
 
 def test_windows_of_three_streams_at_the_ends_of_time_do_not_wrap(tmp_path):

@@ -172,7 +172,7 @@ def changed(column, make):
 def test_a_changed_value_is_named_with_its_row(run, column, make, told):
     rewrite(part_of(run), changed(column, make))
     text = text_of(run)
-    assert f"results: column {column} differs in 1 rows" in text and told in text
+    assert f"results: column {column} differs in 1 row" in text and told in text
     assert text.startswith("DIFFERENT: ") and "missing" not in text
 
 

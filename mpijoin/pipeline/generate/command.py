@@ -14,6 +14,7 @@ from typing import Any, Sequence
 from mpijoin.config.dump import dump_job
 from mpijoin.config.job import FileSource, Job, SyntheticSource
 from mpijoin.config.load import load_streams
+from mpijoin.config.units import plural
 from mpijoin.errors import EXIT_DONE, JobError
 from mpijoin.pipeline.aside import is_empty, written_aside
 from mpijoin.pipeline.configuration import add_spark_arguments
@@ -73,7 +74,7 @@ def main_generate(options: argparse.Namespace) -> int:
     (folder / JOB).write_text(dump_job(reading_job(job, made, folder)), encoding="utf-8")
     write_manifest(folder / MANIFEST, plans, made)
     rows = sum(file.rows for files in made.values() for file in files)
-    line = f"{rows:,} rows in {time.monotonic() - start_s:.1f} s; join them: mpijoin run {folder / JOB}"
+    line = f"{plural(rows, 'row')} in {time.monotonic() - start_s:.1f} s; join them: mpijoin run {folder / JOB}"
     teller.result(line, line)
     return EXIT_DONE
 
@@ -112,11 +113,11 @@ def replace_former(new: Path, folder: Path, plans: Sequence[StreamPlan]) -> None
 def _make(spark: Any, plan: StreamPlan, folder: Path, teller: Teller) -> list[Written]:
     teller.say(f"{plan.name}: planning")
     files = file_plans(plan, pieces_of(spark, plan))
-    teller.say(f"{plan.name}: writing {len(files)} files")
+    teller.say(f"{plan.name}: writing {plural(len(files), 'file')}")
     (folder / plan.name).mkdir()
     made = write_files(spark, plan, files, folder / plan.name)
     span_ns = max((file.last_ns for file in made if file.last_ns is not None), default=0)
-    teller.say(f"{plan.name}: {sum(file.rows for file in made):,} rows over {span_ns / 1e9:,.1f} s")
+    teller.say(f"{plan.name}: {plural(sum(file.rows for file in made), 'row')} over {span_ns / 1e9:,.1f} s")
     return made
 
 

@@ -146,12 +146,12 @@ def prepare(spark: Any, source: Source, wanted: Wanted, folder: Path, teller: Te
         teller.say("reading")
         found, left, marked = scan.scan(own, wanted, ids_of(spark, raw.frame))
         aside = rejected.put_aside(spark, source, wanted, columns, found, left, folder / write.REJECTED)
-        teller.say(f"{found.rows:,} rows, {aside.rows:,} of them rejected; measuring disorder")
+        teller.say(f"{plural(found.rows, 'row')}, {aside.rows:,} of them rejected; measuring disorder")
         rows = write.placed(spark, marked.where(KEPT), found, left, wanted)
         lags = order.disorder(rows, wanted.time, left.unit_ns, wanted.share, found.pieces, left.tops)
         if wanted.dedup or wanted.dedup_on:
             rows = write.without_duplicates(rows, wanted)
-        teller.say(f"sorting {left.rows:,} rows")
+        teller.say(f"sorting {plural(left.rows, 'row')}")
         parts = write.write_sorted(rows, left.rows, left.in_ns, wanted, folder / write.DATA)
         types = dict(write.as_written(rows, left.in_ns, wanted).dtypes)
         nulls = write.count_nulls(spark, parts, list(types), folder / write.DATA)
@@ -167,7 +167,7 @@ def words_of(report: Report) -> tuple[str, str]:
     from mpijoin.pipeline.prepare.write import DATA
 
     files = plural(len(report.parts), "file")
-    return as_text(report), f"{report.written:,} rows in {files}: {report.wanted.folder / DATA}"
+    return as_text(report), f"{plural(report.written, 'row')} in {files}: {report.wanted.folder / DATA}"
 
 
 @contextmanager

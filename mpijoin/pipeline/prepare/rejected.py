@@ -110,7 +110,7 @@ def _check(result: Rejected, source: Source, wanted: Wanted, found: Scan) -> Non
     if result.rows > wanted.max_rejected * found.rows:
         kinds = ", ".join(f"{kind} {rows:,}" for kind, rows in result.kinds.items() if rows)
         raise TooManyRejectedError(
-            f"{result.rows:,} of {found.rows:,} rows cannot be used ({kinds}), such as {result.example}{source.hint};"
-            f" wanted at most {100 * wanted.max_rejected:g} % of them: --max-rejected 1 takes any number, and shows"
-            " them all"
+            f"{result.rows:,} of {plural(found.rows, 'row')} cannot be used ({kinds}), such as {result.example}"
+            f"{source.hint}; wanted at most {100 * wanted.max_rejected:g} % of them: --max-rejected 1 takes any number,"
+            " and shows them all"
         )

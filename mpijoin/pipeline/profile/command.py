@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpijoin.errors import EXIT_DONE, InputError, JobError, OutputError
+from mpijoin.errors import EXIT_DONE, InputError, JobError
 from mpijoin.pipeline.configuration import add_spark_arguments
 from mpijoin.progress import Teller
 from mpijoin.refusals import writing
@@ -165,11 +165,11 @@ def check_sources(job: Job) -> None:
 
 
 def check_folder(folder: Path, overwrite: bool) -> None:
-    """Raises OutputError where there is something already."""
+    """Raises JobError where there is something already."""
     if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{folder}: is a file, wanted a folder")
+        raise JobError([f"-o {folder}: is a file, wanted a folder"])
     if folder.is_dir() and any(folder.iterdir()) and not overwrite:
-        raise OutputError(f"{folder}: is not empty, wanted a new or empty folder, or --overwrite")
+        raise JobError([f"-o {folder}: is not empty: choose another, or replace what is in it with --overwrite"])
 
 
 def check_figures() -> None:

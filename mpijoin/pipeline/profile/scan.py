@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from mpijoin.config.job import FileSource, StreamJob, section_of
+from mpijoin.config.units import plural
 from mpijoin.data.arrow import is_variable
 from mpijoin.data.files import expand_files
 from mpijoin.data.schema import UNIT_NS, StreamSchema
@@ -129,8 +130,8 @@ def extent(stream: Stream) -> Extent:
     rows, null_key, null_time, joinable, first, last, blob_bytes, least, most, keyless_rows = row
     if not joinable:
         raise InputError(
-            f"[{section_of(stream.name)}] path: got {rows:,} rows, none with both a time and a key; there is nothing "
-            "to profile"
+            f"[{section_of(stream.name)}] path: got {plural(rows, 'row')}, none with both a time and a key; there is "
+            "nothing to profile"
         )
     if least is not None:
         least, most = int(least), int(most)
