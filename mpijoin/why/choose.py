@@ -121,8 +121,8 @@ def _row_of_key(job: Job, stream: Stream, clock: Clock, asked: Asked) -> InputRo
     if len(found) == 1:
         return found[0]
     if not found:
-        others = f"{plural(of_key, 'row')} of this key with other times" if of_key else "no row of this key"
-        raise JobError([f"--key, --time: {stream.name} has no such row, but {others}"])
+        others = f"but {plural(of_key, 'row')} of this key with other times" if of_key else "nor one of this key"
+        raise JobError([f"--key, --time: {stream.name} has no such row, {others}"])
     rows = [str(one.row) for one in found[:NAMED_MAX]] + ["..."] * (len(found) > NAMED_MAX)
     many = f"{plural(len(found), 'row')} of {stream.name} are like this"
     raise JobError([f"--key, --time: {many}: choose one by --row: {', '.join(rows)}"])

@@ -67,7 +67,8 @@ def _joined(answer: Answer) -> Iterator[str]:
         yield f"It joined, and is in {plural(count, 'result')}."
     elif any(other.rows == 0 for other in answer.others):
         none = [other.stream.name for other in answer.others if other.rows == 0]
-        yield f"It joined, but is in no result: {' and '.join(none)} has no row of its key."
+        have = "has" if len(none) == 1 else "have"
+        yield f"It joined, but is in no result: {' and '.join(none)} {have} no row of its key."
     elif any(other.failed.total and not other.partners.total for other in answer.others):
         where = answer.job.join.where
         yield f"It joined, but is in no result: {where} is true with no row of its key that was in time."
@@ -83,8 +84,13 @@ def _of_one_stream(answer: Answer) -> str:
     count, is_semi = answer.results.total, answer.job.join.type == SEMI
     first, second = (stream.name for stream in answer.job.streams)
     if answer.own.stream.index == 1:
-        rest = "each of which is a result" if is_semi else "which are therefore no results"
-        return f"It joined: it has {plural(count, 'partner')} in {first}" + (f", {rest}." if count else ".")
+        of_one, of_many = (
+            ("which is a result", "each of which is a result")
+            if is_semi
+            else ("which is therefore no result", "which are therefore no results")
+        )
+        rest = f", {of_one if count == 1 else of_many}." if count else "."
+        return f"It joined: it has {plural(count, 'partner')} in {first}{rest}"
     if count:
         told = "is a result" if is_semi else "is no result"
         return f"It joined, has {plural(count, 'partner')} in {second}, and {told}."
