@@ -118,7 +118,8 @@ STREAM_FIELDS = (
         "plus its stream's window. Of two streams these are the pairs (l, r) with "
         "l.time - right.window <= r.time <= l.time + left.window.")),
     Field("lateness", "lateness_ns", DURATION, 0, INT64_MAX, meaning=(
-        "How far rows may be out of order within a file. A row older than that does not join and goes to late/.")),
+        "How far rows may be out of order within a file. A row older than that does not join and goes to late/. "
+        "Rows without a key that are results by themselves (outer and anti joins) are never late.")),
     Field("columns", "columns", ALL_OR_NAMES, meaning=(
         "Further columns to carry into the results, beside time and key.")),
     Field("types", "types", TYPES, meaning=(

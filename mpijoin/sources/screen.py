@@ -15,8 +15,9 @@ from pyarrow import types
 from mpijoin.compiled import kernel
 from mpijoin.data.arrow import array_of, fixed_values, null_mask, one_array
 from mpijoin.data.batch import KEYLESS, Batch, read_only
-from mpijoin.data.record import RecordLayout
+from mpijoin.data.record import DAY_MS, RecordLayout
 from mpijoin.data.schema import StreamSchema
+from mpijoin.data.types import decoded
 from mpijoin.errors import InputError
 from mpijoin.named import NamedTuple
 from mpijoin.partitioning.hashing import hash64
@@ -140,6 +141,12 @@ class StreamRules:
         """Columns to read, each once."""
         return tuple(dict.fromkeys(column.name for column in late_columns(self.schema)))
 
+    @cached_property
+    def days(self) -> tuple[str, ...]:
+        """Those of them that hold a day as milliseconds."""
+        columns = late_columns(self.schema)
+        return tuple(dict.fromkeys(column.name for column in columns if types.is_date64(decoded(column.type))))
+
 
 class FileScreen:
     """Applies the rule to the blocks of one file, in order.
@@ -170,6 +177,8 @@ class FileScreen:
         """Returns the block's joinable rows, counts the others, and gives the late ones to the late sink."""
         rules, schema = self._rules, self._rules.schema
         columns = {name: one_array(block.column(name)) for name in rules.names}
+        for name in rules.days:
+            self._check_days(name, columns[name])
         keys = [columns[column.name] for column in schema.keys]
         time, time_null = self._times(columns[schema.time.name])
         key_null = key_nulls(keys)
@@ -234,6 +243,17 @@ class FileScreen:
         chosen = array_of(index)
         late = [columns[column.name].take(chosen) for column in late_columns(schema)]
         self._rules.late_sink(late_table(schema, late, first_row + index, late_max, self._rules.lateness))
+
+    def _check_days(self, name: str, column: pa.Array) -> None:
+        """Parquet keeps the day alone, so that keys that differ would be written as equal."""
+        values = fixed_values(column.dictionary_decode() if types.is_dictionary(column.type) else column).view(np.int64)
+        broken = values % DAY_MS != 0
+        if broken.any():
+            index = int(np.argmax(broken))
+            raise InputError(
+                f"{self._name}: row {self.position + index}: column {name!r}: got {values[index]:,} ms as date64,"
+                " wanted whole days; times of a day are timestamp[ms]"
+            )
 
     def _times(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
         """The time column as int64[n] in its own unit, and where it is null; all fit the join's unit."""

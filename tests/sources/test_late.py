@@ -134,6 +134,23 @@ def test_a_time_that_does_not_fit_the_common_unit_is_refused_by_row_and_value(ki
         screen(stream(kind, scale), 0, time, ints(1, 1, 1))
 
 
+@pytest.mark.parametrize("kind", [pa.date64(), pa.dictionary(pa.int8(), pa.date64())], ids=str)
+def test_a_date_within_a_day_is_refused(kind):
+    """Results hold days, so that keys that differ would look equal there."""
+
+    def days(*milliseconds):
+        values = pa.array(milliseconds, pa.int64()).cast(pa.date64())
+        return values.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else values
+
+    time = Column("ts", pa.int64())
+    schema = StreamSchema("picks", time, 1, (Column("day", kind),), False, payload=(Column("day", kind),))
+    one = FileScreen(StreamRules(schema, 0, [].append), SourceCounts(), "picks.arrow", 0)
+    one.screen(pa.RecordBatch.from_arrays([ints(1, 2), days(86_400_000, None)], ["ts", "day"]))
+    told = "picks.arrow: row 3: column 'day': got 86,400,001 ms as date64, wanted whole days"
+    with pytest.raises(InputError, match=told):
+        one.screen(pa.RecordBatch.from_arrays([ints(3, 4), days(-86_400_000, 86_400_001)], ["ts", "day"]))
+
+
 @pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int32(), pa.uint64(), pa.timestamp("ms", "UTC")], ids=str)
 def test_times_of_any_width_come_out_in_the_common_unit(kind):
     rows, running, late, _ = screen(stream(kind, 1000), 1500, pa.array([3, 9, 7], pa.int64()).cast(kind), ints(1, 1, 1))
