@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mpijoin
+from mpijoin.cli import main
 from mpijoin.config.job import FileSource, Job, StreamJob
 from mpijoin.config.load import load_job
 from mpijoin.errors import Checkpointed, InputError, Interrupted, JobError, MpijoinError, OutputError
@@ -99,6 +100,43 @@ def test_whatever_arrow_can_read_is_a_table(name):
         pytest.importorskip("pandas")
     done = mpijoin.run(job(FRAMES[name](table(v=[1.5, 2.5]))), slaves=1)
     assert done.table()["left_v"].to_pylist() == [1.5] and done.summary["certificate"] == "48218226ff3cd4bf"
+
+
+def test_a_reader_gives_its_rows_to_all_that_read_it():
+    """Arrow's own would be empty for the second stream, and for the second run."""
+    whole = table((11, 12))
+    reader, alone = whole.to_reader(), mpijoin.run(job(whole, whole), slaves=1)
+    for _ in range(2):
+        done = mpijoin.run(job(reader, reader), slaves=1)
+        assert (done.results, done.summary["certificate"]) == (alone.results, alone.summary["certificate"])
+    assert alone.results > 0
+
+
+@pytest.mark.parametrize("start", [mpijoin.run, mpijoin.start])
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, RuntimeError])
+def test_what_stops_the_source_of_a_reader_stops_the_call(start, raised):
+    def batches():
+        yield table().to_batches()[0]
+        raise raised("sensor gone")
+
+    with pytest.raises(raised, match="sensor gone"):
+        start(job(pa.RecordBatchReader.from_batches(table().schema, batches())))
+
+
+def test_a_reader_that_cannot_be_read_is_a_fault():
+    def batches():
+        yield pa.record_batch({"other": [1]})
+
+    with pytest.raises(JobError, match=r"\[left\] table: reading it failed: "):
+        mpijoin.run(job(pa.RecordBatchReader.from_batches(table().schema, batches())))
+
+
+@pytest.mark.parametrize("command", [["verify"], ["why", "--stream", "left", "--row", "0"]])
+def test_what_reads_the_streams_again_wants_them_in_files(tmp_path, capsys, command):
+    done = mpijoin.run(job(output={"path": str(tmp_path / "run")}), slaves=1)
+    assert main([command[0], str(done.path), *command[1:]]) == 2
+    said = capsys.readouterr().err
+    assert f"the rows of left, right came from a Python program, and are not there any more: {command[0]} reads" in said
 
 
 @pytest.mark.parametrize("wrong", [{"ts": [1]}, [1], "t.parquet", object(), None])

@@ -72,7 +72,7 @@ def key_advice(kind: pa.DataType) -> str:
     if types.is_decimal(plain):
         return "scale and cast decimals to integers, or cast them to strings, first"
     if types.is_null(plain):
-        return "every value is null, and a null key matches nothing"
+        return "no row has a value, so that nothing says of which type it is: cast it to that of the other streams"
     if types.is_fixed_size_binary(plain):
         return "its values have no bytes: leave it out"
     if types.is_nested(plain):

@@ -59,7 +59,7 @@ class DifferingField:
 
 
 def differing(runs: Sequence[RunData], capacities: Sequence[float] | None = None) -> list[DifferingField]:
-    """Returns the fields of the job, and `slaves`, that are not the same in all runs.
+    """Returns the fields of the job, `slaves` and `simulated`, that are not the same in all runs.
 
     A field that all streams share is named once: "rate" for left.rate and right.rate. capacities: the capacity that was
     found for each run. A rate that only repeats these is left out.
@@ -91,10 +91,12 @@ def _stream_sections(run: RunData) -> list[str]:
 
 
 def flat_job(run: RunData) -> dict[str, str]:
-    """Returns the job's fields with the names and values of the job file, and the number of slaves, which nobody knows
-    of some runs that have failed."""
+    """Returns the job's fields with the names and values of the job file, the number of slaves, and whether they were
+    simulated. Of some runs that have failed nobody knows that."""
     fields = {name: value for name, value in _flattened("", tomllib.loads(run.job_text)) if name not in UNCOMPARED}
-    return {"slaves": str(run.summary.get("slaves") or len(run.slaves) or UNKNOWN), **fields}
+    slaves = str(run.summary.get("slaves") or len(run.slaves) or UNKNOWN)
+    simulated = UNKNOWN if not run.summary else "yes" if run.is_simulated else "no"
+    return {"slaves": slaves, "simulated": simulated, **fields}
 
 
 def labels_of(runs: Sequence[RunData], fields: Sequence[DifferingField]) -> list[str]:

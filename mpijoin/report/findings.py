@@ -50,7 +50,7 @@ def headlines(run: RunData) -> list[Headline]:
     found = [
         Headline(amount(summary["results"]), "results"),
         Headline(amount(summary["tuples_per_s"]), "tuples/s"),
-        Headline(seconds(summary["wall_s"]), "simulated time" if summary.get("simulated") else "wall time"),
+        Headline(seconds(summary["wall_s"]), "simulated time" if run.is_simulated else "wall time"),
         Headline(str(summary["slaves"]), "slaves"),
     ]
     if summary["delay_s"]:
@@ -100,7 +100,8 @@ def _joined(run: RunData) -> np.ndarray:
 
 def _outcome(run: RunData) -> Verdict:
     if run.state == DONE:
-        return Verdict(GOOD, f"Done: the ledger balances, certificate {run.summary['certificate']}.")
+        answer = "simulated, without an answer" if run.is_simulated else f"certificate {run.summary['certificate']}"
+        return Verdict(GOOD, f"Done: the ledger balances, {answer}.")
     go_on = f" To go on: {run.go_on}" if run.go_on else ""
     reason = run.reason.rstrip(".")
     if run.state == STOPPED:

@@ -58,6 +58,11 @@ class RunData:
         return self.job.run.speed != MAX
 
     @property
+    def is_simulated(self) -> bool:
+        """Whether it is known to be simulated."""
+        return bool(self.summary.get("simulated"))
+
+    @property
     def slaves(self) -> list[int]:
         """The ranks of the slaves that left metrics."""
         return sorted(set(self.epochs["rank"][self.epochs["role"] == "slave"].tolist()))

@@ -98,7 +98,7 @@ def subtitle_of(run: RunData) -> str:
     speed = (
         f"paced, {run.job.run.speed:g} seconds of event time in one" if run.paced else "as fast as the slaves joined"
     )
-    simulated = "simulated; " if run.summary.get("simulated") else ""
+    simulated = "simulated; " if run.is_simulated else ""
     return f"{simulated}{speed}; policy {run.job.balance.policy}; {run.path.resolve()}"
 
 
@@ -131,7 +131,7 @@ def queries_table(run: RunData) -> Table:
         "condition": [where for _, _, where, *_ in rows],
         "windows": [windows for *_, windows, _ in rows],
         "results": [told["results"] for *_, told in rows],
-        "certificate": [told["certificate"] for *_, told in rows],
+        "certificate": ["" if run.is_simulated else told["certificate"] for *_, told in rows],
     }
     return {name: np.array(values) for name, values in columns.items() if any(values)}
 
@@ -165,7 +165,8 @@ def slaves_table(run: RunData) -> Table:
         "tuples": np.sum([total(f"tuples_{name}") for name in run.streams], axis=0),
         "results": total("results"),
         "comparisons": total("comparisons"),
-        "largest_state_MB": largest("window_bytes"),
+        # Nothing is left at the end of an epoch that is the only one.
+        "largest_state_MB": np.where(largest("window_bytes") > 0, largest("window_bytes"), np.nan),
         "largest_buffer_MB": largest("buffer_bytes"),
         "received_MB": total("received_bytes") / 1e6,
         "splits": total("splits"),

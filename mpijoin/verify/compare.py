@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from mpijoin.conditions.tree import durations_of
 from mpijoin.config.job import COUNT, Job
-from mpijoin.config.load import load_job
 from mpijoin.config.units import plural
 from mpijoin.operators.base import CERTIFICATE_MASK
 from mpijoin.rundir import read_summary, refuse_simulated
@@ -25,6 +24,7 @@ from mpijoin.verify.inputs import (
     common_clock,
     describe_stream,
     inputs_newer_than,
+    load_run_job,
     load_stream,
 )
 from mpijoin.verify.late import compare_late
@@ -40,8 +40,7 @@ def compare_run(run_path: str, database: DuckDBPyConnection) -> Report:
     """Everything verify compares, in one report. Errors: see `mpijoin.verify.verify`."""
     summary = read_summary(run_path)
     refuse_simulated(run_path, "verify")
-    job_path = os.path.join(run_path, "job.toml")
-    job = load_job(job_path)
+    job = load_run_job(run_path, "verify")
     streams = tuple(describe_stream(index, stream, job.each) for index, stream in enumerate(job.streams))
     clock = _load(database, job, streams)
     differences = _stream_differences(database, summary, streams)
@@ -63,6 +62,7 @@ def compare_run(run_path: str, database: DuckDBPyConnection) -> Report:
     certificate = sum(totals.certificate for totals in every) & CERTIFICATE_MASK
     if job.queries:
         differences += _total_differences(summary, Totals(results, certificate))
+    job_path = os.path.join(run_path, "job.toml")
     notes = [f"{path} was changed after the run began" for path in inputs_newer_than(streams, job_path)]
     return Report(run_path, results, f"{certificate:016x}", tuple(facts), tuple(notes), tuple(differences))
 

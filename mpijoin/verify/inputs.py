@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from mpijoin.conditions.tree import names_in
 from mpijoin.config.job import COUNT, Aggregate, FileSource, Job, StreamJob, SyntheticSource
+from mpijoin.config.load import load_job, read_job
 from mpijoin.data.files import CSV, IPC, decoding, expand_files, file_format, stream_schema
 from mpijoin.data.schema import UNIT_NS, Column
 from mpijoin.errors import InputError
@@ -66,6 +68,20 @@ class Stream:
     def number(self, name: str) -> str:
         """The name of a column's values as numbers there: floats stand beside their bits."""
         return f"v{self.measured.index(name)}" if name in self.measured else self.column(name)
+
+
+def load_run_job(run_path: str | os.PathLike, command: str) -> Job:
+    """Reads the job of a run. Raises JobError if it cannot be read, and InputError if rows came from a Python program.
+    command: what needs them again."""
+    path = Path(run_path) / "job.toml"
+    job, _ = read_job(path, ())
+    gone = [one.name for one in job.streams if isinstance(one.source, FileSource) and not one.source.path]
+    if gone:
+        raise InputError(
+            f"{run_path}: the rows of {', '.join(gone)} came from a Python program, and are not there any more:"
+            f" {command} reads the streams again, and needs files or synthetic ones"
+        )
+    return load_job(path)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from mpijoin.conditions.tree import durations_of, names_in
 from mpijoin.config.job import COUNT, Job, Join, Output, StreamJob
-from mpijoin.config.load import load_job
 from mpijoin.config.queries import only_query
 from mpijoin.errors import InputError
 from mpijoin.named import NamedTuple
@@ -26,6 +25,7 @@ from mpijoin.verify.inputs import (
     describe_stream,
     inputs_newer_than,
     insert,
+    load_run_job,
     make_table,
 )
 from mpijoin.why.choose import Asked, InputRow, find_row, stream_of
@@ -60,7 +60,7 @@ def why(run_path: str | os.PathLike, asked: Asked) -> Answer:
     run = RunDirectory(Path(run_path))
     read_failure(run.path)  # It refuses what is no run.
     refuse_simulated(run.path, "why")
-    whole = load_job(run.job)
+    whole = load_run_job(run.path, "why")
     job = only_query(whole, asked.query)
     streams = tuple(_described(index, stream, job) for index, stream in enumerate(job.streams))
     condition = condition_of(job, streams)

@@ -75,6 +75,17 @@ def test_in_window_is_never_less_than_what_is_there():
     assert arrivals.in_window(1e6).max() == arrivals.rows
 
 
+def test_tuples_wait_in_their_window_after_their_stream_has_ended():
+    arrivals = Arrivals(100.0, 8.0, np.array([0, 4, 0, 0, 2, 2, 0, 1]))
+    bins = np.array([8, 9, 11, 1000])
+    # The window of a bin also holds the bin before those that it covers, since a tuple may lie at that bin's end.
+    assert arrivals.left_in_window(bins, 3.0).tolist() == [3, 1, 0, 0]
+    assert arrivals.left_in_window(bins, 1e6).tolist() == arrivals.left_in_window(bins, np.inf).tolist() == [9] * 4
+    longer = Arrivals(100.0, 16.0, np.array([0, 4, 0, 0, 2, 2, 0, 1] + [0] * 8))
+    for window_s in (0.0, 0.5, 1.0, 2.5, 5.0):
+        assert arrivals.left_in_window(np.arange(8, 16), window_s).tolist() == longer.in_window(window_s)[8:].tolist()
+
+
 def test_few_or_no_counts_give_no_estimate():
     assert dispersion(np.zeros(4, np.int64)) is None
     assert variance_line(np.array([1, 2, 3, 4])) is None

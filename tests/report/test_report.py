@@ -448,6 +448,14 @@ def test_slaves_that_never_idle_want_cores_or_others_beside_them(cpu_us, said, t
     assert said in " ".join(one.text for one in verdicts(loaded) if one.level == "look")
 
 
+def test_the_state_of_a_run_of_one_epoch_is_not_known(tmp_path):
+    run = RunDirectory(make_run(tmp_path / "run", summary={}, metrics=False))
+    for slave in (1, 2):
+        write_slave(run, slave, 1, True, {0: {"window_bytes": 0}})
+    write_report([run.path])
+    assert [row["largest_state_MB"] for row in rows_of(run.path / "report/slaves.csv")] == ["", ""]
+
+
 def test_a_summary_that_counts_nothing_is_damaged(tmp_path):
     path = make_run(tmp_path / "run", summary={})
     (path / "summary.json").write_text("{}")

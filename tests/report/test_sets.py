@@ -109,6 +109,19 @@ def test_the_table_of_runs_speaks_in_units_and_leaves_out_what_nobody_knows(tmp_
     assert "12 KB" in text and "<th>mean delay</th>" not in text  # not paced: nobody knows of delays
 
 
+def test_simulated_runs_are_told_apart_from_real_ones(tmp_path):
+    """They would be drawn as one line: a simulation of this machine beside one of a thousand cores."""
+    runs = []
+    for slaves in (1, 2):
+        runs += [make_run(tmp_path / f"real-{slaves}", slaves=slaves, summary={})]
+        runs += [make_run(tmp_path / f"made-{slaves}", slaves=slaves, summary={"simulated": True})]
+    page = write_report(runs, tmp_path / "out").read_text()
+    assert "their jobs differ in: slaves, simulated<" in page and "a line for each simulated" in page
+    assert [row["simulated"] for row in rows_of(tmp_path / "out" / "runs.csv")] == ["no", "yes", "no", "yes"]
+    alone = write_report(runs[1:2], tmp_path / "alone").read_text()
+    assert "the ledger balances, simulated, without an answer." in alone and "00000000000000ff" not in alone
+
+
 def test_values_that_lie_close_have_ticks_but_no_labels_on_each_other(tmp_path):
     rates = (1000, 1010, 1020, 5000, 20_000, 20_001, 40_000)
     for index, rate in enumerate(rates):
@@ -268,7 +281,8 @@ def test_what_all_streams_of_a_job_share_is_named_once(names):
         stream = {"kind": "synthetic", "tuples": 9, "rate": rate, "seed": seed}
         streams = {name: dict(stream) for name in names}
         streams[names[0]]["window"] = window
-        return SimpleNamespace(job_text=dump_job(load_job({"streams": streams})), streams=names, summary={}, slaves=[1])
+        text = dump_job(load_job({"streams": streams}))
+        return SimpleNamespace(job_text=text, streams=names, summary={}, slaves=[1], is_simulated=False)
 
     fields = differing([run_of(1000, "1 s", 1), run_of(2000, "unbounded", 2)])
     section = "left" if len(names) == 2 else "streams.p"

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -16,7 +17,7 @@ from mpijoin.config.job import FileSource, Job, SyntheticSource
 from mpijoin.config.load import load_streams
 from mpijoin.config.units import plural
 from mpijoin.errors import EXIT_DONE, JobError
-from mpijoin.pipeline.aside import is_empty, written_aside
+from mpijoin.pipeline.aside import is_empty, refuse_to_replace, strangers, written_aside
 from mpijoin.pipeline.configuration import add_spark_arguments
 from mpijoin.pipeline.generate.pieces import fitted, pieces_of
 from mpijoin.pipeline.generate.plan import StreamPlan, file_plans, rows_per_file
@@ -59,10 +60,7 @@ def main_generate(options: argparse.Namespace) -> int:
     folder = Path(options.output).absolute()
     if not is_empty(folder) and not options.overwrite:
         raise JobError([f"-o {folder}: is not empty: choose another, or replace what is in it with --overwrite"])
-    faults = [f"-o {folder}: --overwrite does not remove {path}, which no earlier call made: move it away, or choose "
-              "another folder" for path in foreign_in(folder, Path(options.job), plans)]  # fmt: skip
-    if faults:
-        raise JobError(faults)
+    refuse_to_replace(folder, foreign_in(folder, Path(options.job), plans))
     start_s = time.monotonic()
     teller = Teller("generate", options.quiet)
     session = spark_session("generate", options.master, conf=options.conf, is_quiet=options.quiet)
@@ -74,7 +72,8 @@ def main_generate(options: argparse.Namespace) -> int:
     (folder / JOB).write_text(dump_job(reading_job(job, made, folder)), encoding="utf-8")
     write_manifest(folder / MANIFEST, plans, made)
     rows = sum(file.rows for files in made.values() for file in files)
-    line = f"{plural(rows, 'row')} in {time.monotonic() - start_s:.1f} s; join them: mpijoin run {folder / JOB}"
+    to_run = f"mpijoin run {shlex.quote(str(folder / JOB))}"
+    line = f"{plural(rows, 'row')} in {time.monotonic() - start_s:.1f} s; join them: {to_run}"
     teller.result(line, line)
     return EXIT_DONE
 
@@ -96,9 +95,7 @@ def foreign_in(folder: Path, job: Path, plans: Sequence[StreamPlan]) -> list[Pat
     if (folder / JOB).exists() and not found and not (folder / MANIFEST).exists():
         found = [folder / JOB]
     for plan in plans:
-        own, name = folder / plan.name, rf"{re.escape(plan.name)}-\d+\.parquet"
-        items = sorted(own.iterdir()) if own.is_dir() else [own] if own.exists() else []
-        found += [item for item in items if not re.fullmatch(name, item.name)][:1]
+        found += strangers(folder / plan.name, rf"{re.escape(plan.name)}-\d+\.parquet")
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,15 +11,28 @@ from typing import TYPE_CHECKING, Any, Iterator
 
 from mpijoin.config.units import plural
 from mpijoin.errors import EXIT_DONE, InputError, JobError, MpijoinError
-from mpijoin.pipeline.aside import OPEN, written_aside
+from mpijoin.pipeline.aside import OPEN, refuse_to_replace, strangers, written_aside
 from mpijoin.pipeline.configuration import add_spark_arguments
 from mpijoin.pipeline.prepare.conf import SETTINGS, conf_set
 from mpijoin.pipeline.prepare.files import Source, find_source
-from mpijoin.pipeline.prepare.options import CSV, FORMATS, PRECISIONS, UNIT_NS, Wanted, column_faults, wanted_of
+from mpijoin.pipeline.prepare.options import (
+    CSV,
+    DATA,
+    FORMATS,
+    PART_NAME,
+    PRECISIONS,
+    REJECTED,
+    REPORT,
+    UNIT_NS,
+    Wanted,
+    column_faults,
+    wanted_of,
+)
 from mpijoin.pipeline.prepare.packed import check_archives
 from mpijoin.pipeline.prepare.quotes import check_quotes
 from mpijoin.pipeline.session import plain_errors, spark_session
 from mpijoin.progress import Teller
+from mpijoin.refusals import reading
 
 if TYPE_CHECKING:
     from mpijoin.pipeline.prepare.report import Report
@@ -46,7 +60,7 @@ examples:
   mpijoin prepare log.jsonl -o log --time ts --unit ms --key user,host --columns ts,user,host,bytes:int --dedup
   mpijoin prepare raw/ -o clean --time t --key k --where "t >= '2016-10-14' and amp > 0" --master spark://node1:7077"""
 
-OUTPUTS = ("data", "rejected", OPEN)  # what a call leaves in its folder, and what it writes into
+REPORTED = {"rows", "disorder", "files"}  # Every report.json of a call has these fields.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,13 +123,30 @@ def main_prepare(options: argparse.Namespace) -> int:
 
 
 def check_places(wanted: Wanted, source: Source) -> None:
-    """Raises JobError if the output would replace what is read."""
-    own = [wanted.folder / name for name in OUTPUTS]
+    """Raises JobError if the output would replace what is read, or what no earlier call has made."""
+    own = [wanted.folder / name for name in (DATA, REJECTED, OPEN)]
     inside = [path for path in source.paths if any(Path(path).is_relative_to(place) for place in own)]
     if inside:
         raise JobError(
             [f"-o {wanted.folder}: {inside[0]} is in it and would be replaced while it is read: wanted another folder"]
         )
+    refuse_to_replace(wanted.folder, foreign_in(wanted.folder))
+
+
+def foreign_in(folder: Path) -> list[Path]:
+    """What would be replaced in this folder and is not of an earlier call."""
+    report = folder / REPORT
+    found = [path for name in (DATA, REJECTED) for path in strangers(folder / name, PART_NAME)]
+    return found if not report.exists() or _is_report(report) else [*found, report]
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        with reading(path):
+            found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return isinstance(found, dict) and REPORTED <= found.keys()
 
 
 def check_columns(wanted: Wanted, names: list[str]) -> None:
@@ -145,18 +176,18 @@ def prepare(spark: Any, source: Source, wanted: Wanted, folder: Path, teller: Te
     with cached(own.frame):
         teller.say("reading")
         found, left, marked = scan.scan(own, wanted, ids_of(spark, raw.frame))
-        aside = rejected.put_aside(spark, source, wanted, columns, found, left, folder / write.REJECTED)
+        aside = rejected.put_aside(spark, source, wanted, columns, found, left, folder / REJECTED)
         teller.say(f"{plural(found.rows, 'row')}, {aside.rows:,} of them rejected; measuring disorder")
         rows = write.placed(spark, marked.where(KEPT), found, left, wanted)
         lags = order.disorder(rows, wanted.time, left.unit_ns, wanted.share, found.pieces, left.tops)
         if wanted.dedup or wanted.dedup_on:
             rows = write.without_duplicates(rows, wanted)
         teller.say(f"sorting {plural(left.rows, 'row')}")
-        parts = write.write_sorted(rows, left.rows, left.in_ns, wanted, folder / write.DATA)
+        parts = write.write_sorted(rows, left.rows, left.in_ns, wanted, folder / DATA)
         types = dict(write.as_written(rows, left.in_ns, wanted).dtypes)
-        nulls = write.count_nulls(spark, parts, list(types), folder / write.DATA)
+        nulls = write.count_nulls(spark, parts, list(types), folder / DATA)
         report = Report(wanted, source, found, left, aside, lags, types, nulls, tuple(parts))
-        (folder / write.REPORT).write_text(as_json(report), encoding="utf-8")
+        (folder / REPORT).write_text(as_json(report), encoding="utf-8")
     write.replace_former(folder, wanted.folder)
     return report
 
@@ -164,7 +195,6 @@ def prepare(spark: Any, source: Source, wanted: Wanted, folder: Path, teller: Te
 def words_of(report: Report) -> tuple[str, str]:
     """What was found, and a line that says where the rows are."""
     from mpijoin.pipeline.prepare.report import as_text
-    from mpijoin.pipeline.prepare.write import DATA
 
     files = plural(len(report.parts), "file")
     return as_text(report), f"{plural(report.written, 'row')} in {files}: {report.wanted.folder / DATA}"

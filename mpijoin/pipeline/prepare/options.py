@@ -21,6 +21,9 @@ TYPES = {"int": "bigint", "float": "double", "string": "string", "bool": "boolea
 PATTERN_EXAMPLE = "yyyy-MM-dd HH:mm:ss.SSS"
 US, NS = "us", "ns"
 PRECISIONS = ("auto", US, NS)
+# What a call leaves in its folder: two folders with parts, and what was found.
+DATA, REJECTED, REPORT = "data", "rejected", "report.json"
+PART_NAME = r"part-\d+\.parquet"
 OWN_PREFIX = "__"  # of columns that live only inside this command
 
 

@@ -9,11 +9,11 @@ from typing import Any, Iterator
 
 from mpijoin.config.units import format_duration, format_size, plural
 from mpijoin.pipeline.prepare.files import Source
-from mpijoin.pipeline.prepare.options import Wanted
+from mpijoin.pipeline.prepare.options import DATA, REJECTED, Wanted
 from mpijoin.pipeline.prepare.order import Disorder
 from mpijoin.pipeline.prepare.rejected import Rejected
 from mpijoin.pipeline.prepare.scan import Scan, Standing
-from mpijoin.pipeline.prepare.write import DATA, REJECTED, Part
+from mpijoin.pipeline.prepare.write import Part
 
 PART_FIELDS = ("file", "rows", "bytes", "first", "last")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,14 +15,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DecimalType, StringType
 
 from mpijoin.pipeline.prepare.clean import SUB, US
-from mpijoin.pipeline.prepare.options import Wanted, kept_names
+from mpijoin.pipeline.prepare.options import DATA, REJECTED, REPORT, Wanted, kept_names
 from mpijoin.pipeline.prepare.order import PLACE
 from mpijoin.pipeline.prepare.pieces import KEY, key, place, table
 from mpijoin.pipeline.prepare.read import col, quoted
 from mpijoin.pipeline.prepare.scan import Scan, Standing
 from mpijoin.pipeline.prepare.times import beyond_ns
 
-DATA, REJECTED, REPORT = "data", "rejected", "report.json"
 # The footer keeps only the beginning of long texts. If they were too long, it would have no statistics of a column.
 WRITING = {"compression": "zstd", "parquet.statistics.truncate.length": "64"}
 # The second version packs the differences of whole numbers and times. They are decoded four times as fast then, and

@@ -3,6 +3,7 @@ and a job file with all of them."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from math import ceil, floor
 
@@ -229,7 +230,7 @@ def job_text(job: Job, advice: Advice) -> str:
 def run_command(advice: Advice, job_file: str) -> str:
     """The command that starts the job.
 
-    >>> run_command(Advice(4, 60, 1, (0, 0), (), ()), "job.toml")
-    'mpirun -n 5 mpijoin run job.toml'
+    >>> run_command(Advice(4, 60, 1, (0, 0), (), ()), "my job.toml")
+    "mpirun -n 5 mpijoin run 'my job.toml'"
     """
-    return f"mpirun -n {advice.slaves + advice.producers} mpijoin run {job_file}"
+    return f"mpirun -n {advice.slaves + advice.producers} mpijoin run {shlex.quote(job_file)}"

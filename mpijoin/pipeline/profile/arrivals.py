@@ -82,6 +82,12 @@ class Arrivals:
         bins = int(min(np.ceil(window_s / self.bin_s) + 1, len(self.counts)))
         return sliding_sums(np.concatenate([np.zeros(bins - 1, np.int64), self.counts]), bins)
 
+    def left_in_window(self, bins: np.ndarray, window_s: float) -> np.ndarray:
+        """At most so many tuples, int64[n], lie in the windows that end in these bins behind the last one, int64[n]."""
+        upto = np.concatenate([[0], np.cumsum(self.counts)])
+        gone = np.clip(bins + 1 - (np.ceil(window_s / self.bin_s) + 1), 0, len(self.counts))
+        return upto[-1] - upto[gone.astype(np.int64)]
+
 
 def grid_level(span: int) -> int:
     """The level of the finest grid whose bins have at least one whole tick, so that no bin is empty by design.

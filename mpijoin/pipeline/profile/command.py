@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Sequence
 
 from mpijoin.errors import EXIT_DONE, InputError, JobError
+from mpijoin.pipeline.aside import refuse_to_replace
 from mpijoin.pipeline.configuration import add_spark_arguments
 from mpijoin.progress import Teller
 from mpijoin.refusals import writing
@@ -102,7 +103,7 @@ def main_profile(options: argparse.Namespace) -> int:
     job = only_query(job_of(options), options.query)
     check_sources(job)
     schema = resolve(job)
-    check_folder(folder, options.overwrite)
+    check_folder(folder, options.overwrite, options.inputs)
     if options.figures:
         check_figures()
     profile = profile_of(job, schema, options)
@@ -164,12 +165,19 @@ def check_sources(job: Job) -> None:
         raise JobError(faults)
 
 
-def check_folder(folder: Path, overwrite: bool) -> None:
-    """Raises JobError where there is something already."""
+def check_folder(folder: Path, overwrite: bool, inputs: Sequence[str]) -> None:
+    """Raises JobError where there is something already that is not to be replaced. inputs: that are read, never to be
+    replaced."""
+    from mpijoin.pipeline.profile.report import FILES, JSON
+
     if folder.exists() and not folder.is_dir():
         raise JobError([f"-o {folder}: is a file, wanted a folder"])
     if folder.is_dir() and any(folder.iterdir()) and not overwrite:
         raise JobError([f"-o {folder}: is not empty: choose another, or replace what is in it with --overwrite"])
+    there = [folder / name for name in FILES if (folder / name).exists()]
+    if (folder / JSON).exists():  # An earlier profile has made them all, unless it reads one of them.
+        there = [path for path in there if any(Path(one).exists() and path.samefile(one) for one in inputs)]
+    refuse_to_replace(folder, there)
 
 
 def check_figures() -> None:

@@ -79,7 +79,8 @@ class Side:
         bin_of = np.floor((edges_s - self.arrivals.start_s) / self.arrivals.bin_s).astype(np.int64)
         first, last = np.clip(bin_of[:-1], 0, None), np.clip(bin_of[1:], -1, len(in_window) - 1)
         most = [in_window[low : high + 1].max(initial=0) for low, high in zip(first.tolist(), last.tolist())]
-        return np.array(most) * self.tuple_bytes
+        left = self.arrivals.left_in_window(first, self.held_s)
+        return np.where(first < len(in_window), most, left) * self.tuple_bytes
 
 
 @dataclass(frozen=True)

@@ -33,18 +33,20 @@ from mpijoin.report.words import amount, bytes_amount, seconds
 LABEL_WIDTH, COLUMN_WIDTH, TEXT_WIDTH = 26, 24, 120
 TOP_SHOWN = 5  # keys named in the text
 JSON, JOB = "profile.json", "job.toml"
+TABLES = ("arrivals", "burstiness", "entropy", "keys", "expected")
+FILES = (JSON, JOB, *(f"{name}.{kind}" for name in TABLES for kind in ("csv", "png")))
 
 
 def tables_of(profile: Profile, bins: int) -> dict[str, Table]:
     """All tables that hold something, by the names of their files."""
-    tables = {
-        "arrivals": arrivals_table(profile, bins),
-        "burstiness": burstiness_table(profile),
-        "entropy": entropy_table(profile),
-        "keys": keys_table(profile),
-        "expected": expected_table(profile),
-    }
-    return {name: table for name, table in tables.items() if all(len(column) for column in table.values())}
+    each = (
+        arrivals_table(profile, bins),
+        burstiness_table(profile),
+        entropy_table(profile),
+        keys_table(profile),
+        expected_table(profile),
+    )
+    return {name: table for name, table in zip(TABLES, each) if all(len(column) for column in table.values())}
 
 
 def write_table(table: Table, path: Path) -> None:
