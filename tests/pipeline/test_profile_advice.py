@@ -54,6 +54,13 @@ def make_profile(
     return Profile(tuple(sides), 100, top, kept_only, expected, {}, join)
 
 
+def test_tuples_are_held_after_their_stream_has_ended():
+    side = make_side("left", np.full(4096, 1), 1)  # four tuples a second, each held for 60 s; bins of a quarter
+    held = side.state_within(np.array([900.0, 1000, 1024, 1054, 1054.25, 1083, 1084, 1085, 2000])) / side.tuple_bytes
+    assert held[:2].tolist() == [241, 241]  # all bins that a window touches
+    assert held[2:].tolist() == [240, 120, 119, 4, 0, 0]
+
+
 def make_job():
     stream = {"time": "ts", "time_unit": "us", "key": "k"}
     left = {"path": "left.parquet", "window": "60 s", **stream}

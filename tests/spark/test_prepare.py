@@ -480,9 +480,11 @@ def test_json_that_is_no_plain_row(prepare):
 
 
 def test_a_float_too_large_is_none(prepare):
-    left = prepare({"a.csv": "ts,x,y\n1,1e300,1e400\n2,1e400,1e3\n3,inf,2\n"}, "--unit", "s", "--columns", "x:float,y")
+    files = {"a.csv": "ts,x,y\n1,1e300,1e400\n2,1e400,1e3\n3,inf,2\n"}
+    left = prepare(files, "--unit", "s", "--columns", "x:float,y", "--key", "x")
     assert left.rows == [(at(1), 1e300, "1e400"), (at(3), float("inf"), "2")]
     assert left.rejected[0]["reason"] == "x: got '1e400', wanted float"
+    assert "a join takes no double for a key: --columns x:int or x:string makes it a key" in left.said.out
 
 
 def test_nulls_are_those_of_the_rows_written(prepare, tmp_path):

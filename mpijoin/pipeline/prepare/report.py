@@ -16,6 +16,7 @@ from mpijoin.pipeline.prepare.scan import Scan, Standing
 from mpijoin.pipeline.prepare.write import Part
 
 PART_FIELDS = ("file", "rows", "bytes", "first", "last")
+NO_KEYS = ("double", "float", "decimal")  # Types of Spark that begin so are no keys of a join.
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -161,6 +162,9 @@ def _column_lines(report: Report) -> Iterator[str]:
             nearly, misfits = report.found.misfits[name]
             spoilt = f"all but {plural(misfits, 'value')} would be {nearly}: --columns {name}:{nearly} puts those aside"
             note = f"{spoilt}; {note}".removesuffix("; ")
+        if role == "key" and kind.startswith(NO_KEYS):
+            advice = f"--columns {name}:int or {name}:string makes it a key"
+            note = f"a join takes no {kind} for a key: {advice}; {note}".removesuffix("; ")
         guess = "found out" if name in report.found.types else ""
         yield f"{name:<{width}}  {kind:<12} {guess:<10} {role:<5} {note}".rstrip()
 
