@@ -65,7 +65,7 @@ from __future__ import annotations
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["LiveRun", "Run", "__version__", "run", "start"]
+__all__ = ["LiveRun", "MpijoinError", "Run", "__version__", "run", "start"]
 
 
 def __getattr__(name: str) -> Any:
@@ -78,6 +78,10 @@ def __getattr__(name: str) -> Any:
         from mpijoin import live
 
         return getattr(live, name)
+    if name == "MpijoinError":
+        from mpijoin.errors import MpijoinError
+
+        return MpijoinError
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -203,6 +203,9 @@ def prepared_of(
     if not job.output.path and job.output.results != "count":
         job = job._replace(output=job.output._replace(results="collect"))
     size = size_for(job, local_slaves(slaves, oversubscribe, "slaves"))
+    if overwrite and resume:
+        told = "overwrite, resume: got both, wanted one: to begin anew, or to go on with what is there"
+        faults.append(Fault((), told))
     schema = resolve(job, [*faults, *launch_faults(job, size, overwrite, resume)])
     try:
         setup = prepare(job, schema, size, overwrite, resume)

@@ -113,6 +113,13 @@ def test_a_reader_gives_its_rows_to_all_that_read_it():
 
 
 @pytest.mark.parametrize("start", [mpijoin.run, mpijoin.start])
+def test_a_run_either_begins_anew_or_goes_on(start, tmp_path):
+    with pytest.raises(mpijoin.MpijoinError, match="overwrite, resume: got both, wanted one"):
+        start(job(output={"path": str(tmp_path / "run")}), slaves=1, overwrite=True, resume=True)
+    assert set(mpijoin.__all__) <= set(dir(mpijoin))
+
+
+@pytest.mark.parametrize("start", [mpijoin.run, mpijoin.start])
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, RuntimeError])
 def test_what_stops_the_source_of_a_reader_stops_the_call(start, raised):
     def batches():

@@ -1,13 +1,14 @@
 """`mpijoin prepare` before Spark: what files are called, and what stands in their heads."""
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
 
 from mpijoin.errors import InputError
 from mpijoin.pipeline.prepare.files import find_source
-from mpijoin.pipeline.prepare.options import Wanted
+from mpijoin.pipeline.prepare.options import Wanted, column_faults
 
 
 def source(*paths, **options):
@@ -45,3 +46,12 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
         (tmp_path / "a.csv").write_text(head + "\n")
         with pytest.raises(InputError, match="not twice there"):
             source(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("sign", [";", "\t", "|"])
+def test_a_head_of_one_column_that_another_delimiter_would_part_says_so(sign):
+    wanted = Wanted(("a.csv",), Path("out"), "ts")
+    (told,) = column_faults(wanted, [f"ts{sign}k"])
+    assert told.endswith(f": a single one, or --delimiter {json.dumps(sign)}?")
+    (told,) = column_faults(wanted, ["time", f"a{sign}k"])
+    assert "--delimiter" not in told

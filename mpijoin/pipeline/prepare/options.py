@@ -24,6 +24,7 @@ PRECISIONS = ("auto", US, NS)
 # What a call leaves in its folder: two folders with parts, and what was found.
 DATA, REJECTED, REPORT = "data", "rejected", "report.json"
 PART_NAME = r"part-\d+\.parquet"
+OTHER_DELIMITERS = (";", "\t", "|")
 OWN_PREFIX = "__"  # of columns that live only inside this command
 
 
@@ -179,7 +180,9 @@ def column_faults(wanted: Wanted, names: list[str]) -> Iterator[str]:
 
 
 def _listed(names: list[str]) -> str:
-    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    parted = [sign for sign in OTHER_DELIMITERS if len(names) == 1 and sign in names[0]]
+    hint = f": a single one, or --delimiter {show(parted[0])}?" if parted else ""
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "") + hint
 
 
 def asked_names(wanted: Wanted) -> tuple[str, ...]:
