@@ -170,10 +170,10 @@ def _shares(run: RunData) -> Chart:
 def _shares_by_slave(run: RunData) -> Chart:
     table = series.shares_by_slave(run)
     most, least = int(np.argmax(table["cpu"])), int(np.argmin(table["cpu"]))
-    caption = (
-        f"The same for each slave over the whole run: CPU took between {table['cpu'][least]:.0%} (slave"
-        f" {table['slave'][least]}) and {table['cpu'][most]:.0%} (slave {table['slave'][most]}) of its wall time."
-    )
+    took = f"{table['cpu'][most]:.0%} (slave {table['slave'][most]})"
+    if most != least:
+        took = f"between {table['cpu'][least]:.0%} (slave {table['slave'][least]}) and {took}"
+    caption = f"The same for each slave over the whole run: CPU took {took} of its wall time."
     return Chart("shares-by-slave", "What each slave did", caption, table, draw.shares_by_slave(table))
 
 

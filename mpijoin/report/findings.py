@@ -51,7 +51,7 @@ def headlines(run: RunData) -> list[Headline]:
         Headline(amount(summary["results"]), "results"),
         Headline(amount(summary["tuples_per_s"]), "tuples/s"),
         Headline(seconds(summary["wall_s"]), "simulated time" if run.is_simulated else "wall time"),
-        Headline(str(summary["slaves"]), "slaves"),
+        Headline(str(summary["slaves"]), "slave" if summary["slaves"] == 1 else "slaves"),
     ]
     if summary["delay_s"]:
         found += [Headline(seconds(summary["delay_s"][name]), f"delay, {text}") for name, text in DELAYS.items()]
@@ -195,7 +195,7 @@ def _use(run: RunData) -> list[Verdict]:
         return [Verdict(LOOK, f"Slaves with groups were idle for {idle:.0%} of their time: the load was uneven.")]
     if idle > HUNGRY_IDLE:
         return [Verdict(GOOD, f"Slaves with groups were idle for {idle:.0%} of their time: fewer of them would do.")]
-    if idle < FULL_IDLE and other > CROWDED:
+    if idle < FULL_IDLE and other > CROWDED and not run.job.inject.slow:
         text = f"Slaves with groups had work, but no core, for {other:.0%} of their time: more cores would help."
         return [Verdict(LOOK, text)]
     if idle < FULL_IDLE:

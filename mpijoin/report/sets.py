@@ -137,6 +137,9 @@ def _sweep(those: RunSet) -> Chart | None:
         legend(figure, panels[0])
     lines = f"; a line for each {' and '.join(one.name for one in apart)}" if apart else ""
     caption = f"What came out, over {over.name} of the job{lines}: each point is a run; lines go through the means."
+    drawn = {over.name, *(one.name for one in apart)}
+    if others := [one.name for one in those.fields if one.name not in drawn]:
+        caption += f" Not told apart here, though it differs: {', '.join(others)}."
     shown = {
         "run": table["run"],
         **{one.column: one.values for one in (over, *apart)},

@@ -32,7 +32,7 @@ from mpijoin.report.runs import distinct_names, load_runs
 from mpijoin.report.series import Event, events, master, occupancy, shares_by_slave, state
 from mpijoin.report.style import FAINT, new_figure, panels_over_time, time_axis
 from mpijoin.rundir import RunDirectory
-from report_runs import EPOCHS, MOVE, SECOND, make_run, write_slave
+from report_runs import EPOCHS, MOVE, SECOND, job_of, make_run, write_slave
 
 PAGED = {
     "delay",
@@ -446,6 +446,8 @@ def test_slaves_that_never_idle_want_cores_or_others_beside_them(cpu_us, said, t
         write_slave(run, slave, EPOCHS, True, {epoch: {"cpu_us": cpu_us, "idle_us": 0} for epoch in range(EPOCHS)})
     (loaded,) = load_runs([run.path])
     assert said in " ".join(one.text for one in verdicts(loaded) if one.level == "look")
+    slow = replace(loaded, job=job_of(run.path, more={"inject": {"slow": {"1": 0.5}}}))
+    assert "no core" not in " ".join(one.text for one in verdicts(slow))  # They slept on purpose.
 
 
 def test_the_state_of_a_run_of_one_epoch_is_not_known(tmp_path):

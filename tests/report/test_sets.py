@@ -122,6 +122,16 @@ def test_simulated_runs_are_told_apart_from_real_ones(tmp_path):
     assert "the ledger balances, simulated, without an answer." in alone and "00000000000000ff" not in alone
 
 
+def test_what_the_sweep_does_not_tell_apart_is_named(sweep, tmp_path):
+    runs = [
+        make_run(tmp_path / str(index), 1000 + 100 * index, summary={}, job={"right": {"bias": 0.5 + index / 50}})
+        for index in range(9)
+    ]
+    text = write_report(runs, tmp_path / "out").read_text()
+    assert "go through the means. Not told apart here, though it differs: rate." in text
+    assert "Not told apart" not in write_report(sweep, tmp_path / "sweep").read_text()
+
+
 def test_values_that_lie_close_have_ticks_but_no_labels_on_each_other(tmp_path):
     rates = (1000, 1010, 1020, 5000, 20_000, 20_001, 40_000)
     for index, rate in enumerate(rates):
