@@ -1,12 +1,15 @@
 """What stands in the output folder of a command that starts Spark is told before Spark starts, and stays there."""
 
-import json
+import re
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from mpijoin.cli import main
+from mpijoin.errors import JobError
+from mpijoin.pipeline.profile.command import check_folder
 
 JOB = """
 [left]
@@ -48,21 +51,19 @@ def test_prepare_replaces_nothing_that_no_earlier_call_made(tmp_path, capsys, pa
     assert foreign.read_text() == text
 
 
-@pytest.mark.parametrize("made", [False, True])
 @pytest.mark.parametrize("name", ["job.toml", "keys.csv", "expected.png"])
-def test_profile_replaces_no_job_that_it_reads_and_nothing_that_no_profile_made(tmp_path, capsys, made, name):
+def test_profile_replaces_no_job_that_it_reads_and_nothing_that_no_profile_made(tmp_path, capsys, name):
     pq.write_table(pa.table({"ts": [1, 2], "k": ["a", "b"]}), tmp_path / "rows.parquet")
-    job = tmp_path / "given.toml"
+    job = tmp_path / ("job.toml" if name == "job.toml" else "given.toml")
     job.write_text(JOB)
-    if name == "job.toml":
-        job = job.rename(tmp_path / name)
-    else:
-        (tmp_path / name).write_text("mine")
-    if made:  # An earlier profile has made all but the job that is given.
-        (tmp_path / "profile.json").write_text(json.dumps({"streams": {}}))
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    options = ["--master", "no master", "--no-figures", "--overwrite"]
-    assert main(["profile", str(job), "-o", str(tmp_path), *options]) == 2
-    told = f"--overwrite does not remove {tmp_path / name}, which no earlier call made" in capsys.readouterr().err
-    assert told == (not made or name == "job.toml")
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    foreign = tmp_path / name
+    if foreign != job:
+        foreign.write_text("mine")
+    before = foreign.read_text()
+    told = f"--overwrite does not remove {foreign}, which no earlier call made"
+    assert main(["profile", str(job), "-o", str(tmp_path), "--no-figures", "--overwrite"]) == 2
+    assert told in capsys.readouterr().err and foreign.read_text() == before
+    # This marks a folder of an earlier profile. All of it is to be replaced, but for the job that is given.
+    (tmp_path / "profile.json").write_text("{}")
+    with pytest.raises(JobError, match=re.escape(told)) if foreign == job else nullcontext():
+        check_folder(tmp_path, True, [str(job)])
